@@ -741,7 +741,7 @@ def test_falls_gain_no_energy_though_sweeps_are_too_few(biped, restitution):
     qs, vs, _, _, status = ds.rollout(kernel, q, v, np.zeros((steps, biped.nv)), DT, return_status=True)
     energy = ds.kinetic_energy(biped, qs, vs) + ds.potential_energy(biped, qs)
     energy -= ds.potential_energy(biped, qs).min()
-    assert np.mean(status == ds.DynamicsStatus.UNFINISHED) > 0.05 and np.all(np.isfinite(qs))
+    assert np.mean(status == ds.DynamicsStatus.UNFINISHED) > 0.02 and np.all(np.isfinite(qs))
     assert np.all(energy.max(axis=0) < 1.01 * energy[0])
 
 

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Collider, Cylinder, HalfSpace, Scene, SolverStatus, Sphere
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, SolverStatus, Sphere
 
 G, COIN, BOX = 9.81, Cylinder(0.03, 0.02), Box(0.05, 0.04, 0.02)
 
 TOLERANCE = 1e-12
 """Residuals (m/s) of steps: contacts that stick and turn do not contradict one another."""
+
+SAME = 1e-11
+"""Of velocities, over the largest: residuals of kernels and of scenes are below 1e-12 m/s."""
+
+NEAR, AGREES = 1e-6, 1e-6
+"""Difference of a state, and errors of differences of steps: squares of it, and residuals of 1e-13 m/s over it."""
 
 LEAST_FALL = 3.5
 """Of an error of second order that falls by four at half of the time step; one of first order falls by two."""
@@ -181,3 +187,116 @@ def test_what_falls_is_second_order_after_half_a_kick():
             sim.step()
         fallen.append(-sim.q[2])
     assert fallen == pytest.approx([0.5 * G, 0.5 * G * 1.01], rel=1e-12)
+
+
+BOUNCY, PHASE, STEPS = {"friction": 0.3, "restitution": 0.8}, 0.7, 5
+"""Material of what hits; the part of a step at which it does, after so many whole steps."""
+
+
+def ball_on_an_arm():
+    """A scene, its state when they hit, and velocities of the robot before: a ball beside an arm at rest."""
+    arm, ball = (
+        ds.mechanisms.pendulum(2, length=0.5),
+        ds.mechanisms.free_body(0.5, Sphere(0.1).inertia(0.5), name="ball"),
+    )
+    rod = Collider("arm/rod2", Capsule(0.05, 0.4), (0, 0, -0.25), **BOUNCY)
+    scene = Scene({"arm": arm, "ball": ball}, [rod, Collider("ball/ball", Sphere(0.1), **BOUNCY)], gravity=(0, 0, 0))
+    q = scene.configuration(arm=[0.4, -0.7])
+    T = ds.forward_kinematics(scene.tree, q, ["arm/rod2"])[0]
+    out = T[:3, :3] @ [np.cos(0.3), 0, -np.sin(0.3)]  # from its end
+    place = T[:3, :3] @ [0, 0, -0.45] + T[:3, 3] + (0.15 - 1e-12) * out
+    return scene, scene.configuration(arm=[0.4, -0.7], ball=[*place, 0, 0, 0, 1]), [0, 0, -3.0, 0, 0.4, 0, 4.0, 0]
+
+
+def two_balls():
+    """Both spin, and meet off their centres."""
+    bodies = {x: ds.mechanisms.free_body(m, Sphere(0.1).inertia(m), name="ball") for x, m in (("a", 1.0), ("b", 0.4))}
+    scene = Scene(bodies, [Collider(f"{name}/ball", Sphere(0.1), **BOUNCY) for name in "ab"], gravity=(0, 0, 0))
+    q = [0, 0, 0, 0, 0, 0, 1, *(0.2 * np.array([0.8, 0.36, 0.48])), 0, 0, 0, 1]
+    return scene, q, [0.5, 0.2, 0, 1, 2, 3, -3, 0.3, 0.2, 3, -2, 1]
+
+
+def two_boxes():
+    """The corner of one that spins meets a side of the other, which spins about the same axis."""
+    bodies = {name: ds.mechanisms.free_body(m, BOX.inertia(m), name="box") for name, m in (("a", 1.0), ("b", 0.4))}
+    scene = Scene(bodies, [Collider(f"{name}/box", BOX, **BOUNCY) for name in "ab"], gravity=(0, 0, 0))
+    turn = np.array([np.sin(0.2), 0, 0, np.cos(0.2)])
+    corner = np.array([-0.025, -0.02 * np.cos(0.4) + 0.01 * np.sin(0.4), -0.02 * np.sin(0.4) - 0.01 * np.cos(0.4)])
+    place = np.array([0.01, 0.002, 0.01]) - corner
+    return scene, [0, 0, 0, 0, 0, 0, 1, *place, *turn], [0.1, 0, 0, 2, 0, 0, 0.2, -0.5, -1.0, -5, 0, 0]
+
+
+def chain_on_a_floor(gravity=(0, 0, 0), v=(-3.0, 0, 0)):
+    """The tip of a straight chain that turns about its pivot."""
+    n, angle = 3, 0.9
+    height = -(n - 0.05) * np.cos(angle) - 0.05
+    tip = Collider(f"chain/rod{n}", Sphere(0.05), (0, 0, -0.95), **BOUNCY)
+    floor = Collider("world", HalfSpace(), (0, 0, height), **BOUNCY)
+    scene = Scene({"chain": ds.mechanisms.pendulum(n, length=1.0)}, [tip, floor], gravity=gravity)
+    return scene, [angle, 0, 0], list(v)
+
+
+def whip_on_a_floor():
+    """The same chain, falling and bending: velocity products count."""
+    return chain_on_a_floor((0, 0, -G), (-3.0, 1.0, 2.0))
+
+
+HITS = (ball_on_an_arm, two_balls, two_boxes, chain_on_a_floor)
+
+
+def just_after(scene, q, v, dt):
+    """A simulator after the step with the hit, its impulse (N s) in the world, and joints and centres at the hit."""
+    tree, v = scene.tree, np.asarray(v, float)
+    rest, steps = np.zeros(tree.nv), [(STEPS + PHASE) * dt, (1.0 - PHASE) * dt]
+    moved = ds.compile(tree, [], "position_update")
+    place = moved(q, v, -steps[0], rest)
+    sim = ds.Simulator(scene, q0=place.q_next, v0=place.v_next, dt=dt, tolerance=1e-11)
+    for _ in range(STEPS + 1):
+        assert not (sim.impulses[:, 2] > 0.0).any()
+        sim.step()
+    assert (sim.impulses[:, 2] > 0.0).any()
+    back = moved(sim.q, sim.v, -steps[1], rest).q_next
+    return sim, np.einsum("nij,nj->i", sim.contacts.frames, sim.impulses), back
+
+
+@pytest.mark.parametrize("case", HITS)
+def test_what_hits_is_second_order(case):
+    """Impulse, and place of the hit to which the velocity after it leads back, of robots and of two bodies."""
+    scene, q, v = case()
+    _, exact, _ = just_after(scene, q, v, 1e-6)
+    errors = []
+    for dt in (4e-3, 2e-3):
+        _, impulse, back = just_after(scene, q, v, dt)
+        errors.append([np.linalg.norm(impulse - exact) / np.linalg.norm(exact), np.abs(back - q).max()])
+    coarse, fine = np.array(errors)
+    assert coarse.max() < 1e-3
+    assert (coarse > LEAST_FALL * fine).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [ball_on_an_arm, two_balls, whip_on_a_floor])
+def test_hits_within_a_step_in_scenes_and_kernels_and_their_derivatives(case):
+    """Kernels step as scenes do. Derivatives are differences by state and joint forces, along random directions."""
+    scene, q, v = case()
+    tree, nv, dt, rng = scene.tree, scene.tree.nv, 4e-3, np.random.default_rng(0)
+    moved, rest = ds.compile(tree, [], "position_update"), np.zeros(scene.tree.nv)
+    start, tau = moved(np.asarray(q, float), np.asarray(v, float), -PHASE * dt, rest), rng.normal(size=nv)
+
+    def after(x):
+        place = moved(start.q_next, x[:nv], 1.0, rest).q_next
+        sim = ds.Simulator(scene, q0=place, v0=start.v_next + x[nv : 2 * nv], dt=dt, tolerance=1e-13)
+        sim.step(tau + x[2 * nv :])
+        return sim
+
+    sim = after(np.zeros(3 * nv))
+    assert (sim.impulses[:, 2] > 0.1).any()
+    kernel = scene.contact_step(tolerance=1e-12, sweeps=1000)
+    end = kernel(start.q_next, start.v_next, np.zeros(kernel.arguments[2].shape), tau, dt)
+    assert np.abs(np.r_[sim.q - end.q_next, sim.v - end.v_next]).max() < SAME * np.abs(sim.v).max()
+    found = sim.step_derivatives()
+    assert found.status is SolverStatus.CONVERGED and found.distance > 1e-2
+    for x in rng.normal(size=(4, 3 * nv)):
+        a, b = after(NEAR * x), after(-NEAR * x)
+        wanted = np.r_[tree.difference(b.q, a.q), a.v - b.v] / (2.0 * NEAR)
+        made = found.A @ x[: 2 * nv] + found.B @ x[2 * nv :]
+        assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()

@@ -738,3 +738,17 @@ def test_smoothed_derivatives_of_a_ball_that_spins(part):
     assert np.asarray(found.A)[11, 11] == pytest.approx(1.0 * (part > 1.0), abs=CLOSE)
     assert np.asarray(smoothed.A)[11, 11] == pytest.approx(np.clip(0.5 + 0.5 * margin / smoothing, 0.0, 1.0), abs=CLOSE)
     assert found.distance == pytest.approx(abs(margin), abs=CLOSE * torsional / MU * most)
+
+
+@pytest.mark.slow
+def test_bodies_that_bounce_off_one_another_in_scenes_and_kernels():
+    """A ball and a box with patches, over a floor, until the box lands on more corners than kernels bounce at once."""
+    sim, hits = pile(2, 2, 0.6, tolerance=1e-12), 0
+    kernel = sim.scene.contact_step(tolerance=1e-12, sweeps=1000)
+    none, rest = np.zeros(kernel.arguments[2].shape), np.zeros(sim.scene.tree.nv)
+    for _ in range(150):
+        end = kernel(sim.q, sim.v, none, rest, sim.dt)
+        sim.step()
+        hits += bool(((sim.contacts.links >= 0).all(axis=1) & (sim.impulses[:, 2] > 1e-3)).any())
+        assert np.abs(np.r_[sim.q - end.q_next, sim.v - end.v_next]).max() < 1e-9
+    assert hits > 0

@@ -15,7 +15,7 @@ import numpy as np
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.contact.sparse.dense import ConeLaws, block_impulses
-from delassus.contact.sparse.records import MAX_PARTS
+from delassus.contact.sparse.factor import MAX_PARTS
 from delassus.spatial.rotations import Array
 
 PASSES, STRICTER = 2000, 0.1

@@ -63,8 +63,9 @@ class SolverStatus(Explained):
     )
     NOT_DIFFERENTIABLE = (
         "solved, but derivatives are not known: the correction of large overlaps was cut off, round-off decides which "
-        "points of two bodies touch, or a body slides and turns on redundant contacts, whose friction is not unique; "
-        "start without large overlaps, make the time step shorter, or let the body slide on three points"
+        "points of two bodies touch, or a body slides and turns on redundant contacts, "
+        "whose friction is not unique; start without large overlaps, make the time step shorter, or let the body "
+        "slide on three points"
     )
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 

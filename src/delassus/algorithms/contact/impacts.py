@@ -21,17 +21,17 @@ class ImpactTimes(NamedTuple):
     """Impact of a step.
 
     Of each point (n): 1 where it ``hits`` and takes part, where it ``bounces``, and where it is ``fast`` enough to do
-    so if it were closed; when it is closed (s), ``at``, and its velocity along the normal then, ``closing``; and
+    so if it were closed; when it is closed (s) and its velocity along the normal then, ``at``; and
     ``margins`` (m/s) at which it does not hit, or does, and at which it does not bounce.
     Of each degree of freedom (nv): 1 where the impact has ``struck`` it and where it ``falls``, its ``times`` (s) and
-    of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``.
+    of which points (n) they are, ``of_points``; the velocity ``gained`` over the step, and ``kick``; 1 where its body
+    is ``placed`` where it is at the time of the impact, empty where none can be.
     """
 
     hits: list[Scalar]
     bounces: list[Scalar]
     fast: list[Scalar]
-    closing: list[Scalar]
-    at: list[Scalar]
+    at: list[tuple[Scalar, Scalar]]
     margins: list[tuple[Scalar, Scalar]]
     struck: list[Scalar]
     falls: list[Scalar]
@@ -39,6 +39,7 @@ class ImpactTimes(NamedTuple):
     of_points: list[list[Scalar]]
     gained: list[Scalar]
     kick: list[Scalar]
+    placed: list[Scalar]
 
 
 def impact_times(
@@ -51,16 +52,18 @@ def impact_times(
     It ends at ``w``; the step goes on from ``w − k``, and displaces by ``−t (w − w₀)`` besides: what moves by the
     velocity after the impact from the start of the step on is where the two parts of its path end. ``a`` is the
     acceleration without contacts, in which springs are implicit; zero of links that rest on something, or are tied by
-    loops. The time is that at which the first point that bounces is closed, for all that points tie that hit, of a free
-    body on the world, else that of the start of the step: impulses on two bodies, or on joints, would act where these
-    are not. Of bodies whose energy depends on how they are turned, centres of mass alone are displaced. Momentum and
-    energy stay as they are.
+    loops. The time is that at which the first point that bounces is closed, for all that points tie that hit; of what
+    loops tie it is the start of the step. Of free bodies on the world whose energy depends on how they are turned,
+    centres of mass alone are displaced; all others are placed where they are then (`KernelStep.placed`).
     """
     ops, tree, n = step.ops, step.tree, len(step.points)
     bodies, tied = step.bodies, {link for links, _ in step.tied for link in links}
     body_of = {link: b for b, links in enumerate(bodies) for link in links}
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
-    falls = [cast(Scalar, 0.0 if tied & {*links} else 1.0) for links in bodies]
+    held = [bool(tied & {*links}) for links in bodies]
+    falls = [cast(Scalar, 0.0 if x else 1.0) for x in held]
+    sprung = [step.springs is not None and step.springs.of_links(own) is not None for own in dofs]
+    early = [x or y for x, y in zip(held, sprung, strict=True)]
     falling = [links[0] in alone(step) for links in bodies]
     gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
     fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
@@ -97,8 +100,7 @@ def impact_times(
         both = impact(ops, rate, before, u, x, tolerance, fall)
         hits.append(both[0])
         bounces.append(both[1])
-        (body, *others), t = own[len(at)], impact_time(ops, rate, before, u, step.h)
-        t = t if falling[body] and not others else 0.0
+        t = 0.0 if any(early[b] for b in own[len(at)]) else impact_time(ops, rate, before, u, step.h)
         if step.smoothing is not None:  # in the mean over starts no impact stays at the start
             speed = ops.select(bounces[-1] * step.has_mean, 0.5 * (before + u), NEVER)
             t = ops.select(
@@ -112,22 +114,29 @@ def impact_times(
             first = bounces[k] * ops.less(at[k], times[b])
             times[b] = ops.select(first, at[k], times[b])
             of[b] = [ops.select(first, float(j == k), x) for j, x in enumerate(of[b])]
-    for _ in bodies[1:]:
-        for k in range(n):
-            if len(own[k]) == 2:
+    pairs = [k for k in range(n) if len(own[k]) == 2]
+    for _ in range(2 if any(early) and pairs else 1):
+        for _ in bodies[1:]:
+            for k in pairs:
                 for a, b in (own[k], own[k][::-1]):
                     earlier = hits[k] * ops.less(times[a], times[b])
                     times[b] = ops.select(earlier, times[a], times[b])
                     of[b] = [ops.select(earlier, x, y) for x, y in zip(of[a], of[b], strict=True)]
-    struck = [ops.less(t, NEVER) for t in times]
+        times = [ops.select(ops.less(t, NEVER), 0.0, t) if x else t for x, t in zip(early, times, strict=True)]
+    struck, placed, places = [ops.less(t, NEVER) for t in times], [cast(Scalar, 0.0)] * len(bodies), False
+    for k in range(n):
+        for b in own[k] if len(own[k]) == 2 or not falling[own[k][0]] else []:
+            if not early[b]:
+                places = True
+                placed[b] = ops.maximum(placed[b], hits[k] * struck[b] * ops.less(0.0, times[b]))
     body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]
     kick, late = list[Scalar](), [ops.select(x, t, 0.0) for x, t in zip(struck, times, strict=True)]
     for b, x in zip(body_of_dof, gained, strict=True):
         kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
     return ImpactTimes(
-        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, closing, at, margins,
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, [*zip(at, closing, strict=True)], margins,
         [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
-        [of[b] for b in body_of_dof], gained, kick,
+        [of[b] for b in body_of_dof], gained, kick, [placed[b] for b in body_of_dof if places],
     )  # fmt: skip
 
 
@@ -150,7 +159,7 @@ def nearest_of_impact(step: Any, impact: Any, nearest: Scalar) -> Scalar:
         x = ops.minimum(x, ops.minimum(of_bounce, ops.select(struck, of_hit, FARTHEST)))
         dof, *_ = dofs
         t, is_other = when.times[dof], when.bounces[k] * (1.0 - when.of_points[dof][k])
-        later = step.over_h * magnitude(ops, (when.at[k] - t) * when.closing[k])
+        later = step.over_h * magnitude(ops, (when.at[k][0] - t) * when.at[k][1])
         x = ops.select(is_other * ops.less(0.0, t), ops.minimum(x, later), x)
     return x
 

@@ -269,7 +269,8 @@ class Impact(NamedTuple):
     """Velocities (nv) after an impact, half a step behind, its impulses along rows, and residuals.
 
     And 1 where anything is ``struck``; ``when`` it is, velocities (nv) that it starts from, the displacement (nv) as it
-    is not at the start of the step, and its ``phases``, compression and decompression.
+    is not at the start of the step, its ``phases``, compression and decompression, and the step from the
+    ``place`` where it has placed bodies.
     """
 
     v: list[Scalar]
@@ -280,6 +281,7 @@ class Impact(NamedTuple):
     start: list[Scalar]
     late: list[Scalar]
     phases: tuple[SolvedProblem, SolvedProblem]
+    place: Any
 
     def struck_points(self, step: Any) -> list[Scalar]:
         """1 for each contact point of a step of which it has struck a link, else 0."""
@@ -316,6 +318,10 @@ class StepSolution(NamedTuple):
     moved: StepMotion
     displaced: list[Scalar]
     turning: list[list[Scalar]]
+
+    def place(self, step: Any) -> Any:
+        """The step from where an impact has placed bodies; ``step`` itself where none does."""
+        return step if self.impact is None else self.impact.place
 
     @property
     def resolved(self) -> Scalar:

@@ -29,7 +29,7 @@ from functools import partial
 from typing import cast
 
 from delassus.algorithms.contact.correction import Weights, correction
-from delassus.algorithms.contact.impacts import NEVER, impact_times, of_displaced
+from delassus.algorithms.contact.impacts import NEVER, ImpactTimes, impact_times, of_displaced
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.mean_products import MeanProducts, mean_products, velocity_of
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
@@ -81,14 +81,20 @@ class KernelStep:
     """The step from a state over a time, in numbers of the relative round-off ``epsilon``."""
 
     def __init__(self, given: StepInputs, epsilon: float) -> None:
-        self._given, self.motion = given, given.motion(None, None).conserving_momentum()
-        self.ops, self.tree, self.problem = self.motion.ops, self.motion.tree, self.motion.problem
-        self.q, self.v, self.h, self.over_h, self.epsilon = given.q, given.v, given.h, 1.0 / given.h, epsilon
+        motion = given.motion(None, None).conserving_momentum()
+        self._given, self.ops, self.tree = given, motion.ops, motion.tree
+        self.h, self.over_h, self.epsilon = given.h, 1.0 / given.h, epsilon
         self.smoothing, self.moving, self.penetration = given.smoothing, given.moving, given.penetration
         self.loops, self.others = list[int](), list[int]()
-        for c, rows in zip(self.problem.constraints, self.problem.rows, strict=True):
+        for c, rows in zip(motion.problem.constraints, motion.problem.rows, strict=True):
             if c.holds:
                 (self.others if c.n_impulses else self.loops).extend(range(rows.start, rows.stop))
+        self._start_at(given.q, given.v, motion)
+
+    def _start_at(self, q: Sequence[Scalar], v: Sequence[Scalar], motion: DynamicsProblem) -> None:
+        """Start from this state."""
+        given, epsilon = self._given, self.epsilon
+        self.q, self.v, self.motion, self.problem = q, v, motion, motion.problem
         self.path = StepPath(self.motion, self.h, self.penetration, epsilon)
         self.problem.follow(self.path)
         self.points = points_of(self.problem, given)
@@ -104,6 +110,10 @@ class KernelStep:
             if any(restitution is not None for *_, restitution in self.points):
                 self.instant._find_space()
         self._find_space()
+
+    def motion_at(self, v: Sequence[Scalar]) -> DynamicsProblem:
+        """Motion with velocities ``v`` (nv) in this place."""
+        return self._given.motion(v, self.problem).conserving_momentum()
 
     def _find_space(self) -> None:
         """Joint space in which contacts act, and what loops leave of it."""
@@ -147,52 +157,63 @@ class KernelStep:
         has_impact = any(restitution is not None for *_, restitution in self.points)
         y, free, taken = self.free(self.motion, not has_impact)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
-        struck, motion, before = None, self.motion, self.v
+        struck, motion, before, place = None, self.motion, self.v, self
         if has_impact:
             ahead = column(ops, self.space.L.solved(y))
-            struck = self.instant._impact(partial(solved, at=self.instant), rates, joints, tolerance, ahead)
-            late, joints = struck.late, self._joint_laws(struck.late)
-            motion, before = self._given.motion(struck.v, self.problem).conserving_momentum(), struck.v
-            y, free, taken = self.free(motion)
+            when = impact_times(self, rates, ahead, [e for *_, e in self.points], tolerance)
+            place, when = self.placed(when)
+            struck = place.instant._impact(partial(solved, at=place.instant), when, place._joint_laws())
+            motion = place.motion_at(struck.v)
+            struck, y = place._half_a_step_behind(struck._replace(place=place), motion)
+            late, joints, before = struck.late, place._joint_laws(struck.late), struck.v
+            free, taken = place.beside_loops(column(ops, place.space.along_rows(y)))
+            rates = [ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in place.points]
         blocks = blocks_with_loops(self._given, motion, before, self.epsilon)
         if blocks:
-            y = self._ending_with(y, blocks)
-            free, taken = self.beside_loops(column(ops, self.space.along_rows(y)))
-        displaced, offsets = self.displaced_rows(late), offsets_of(self, struck)
+            y = place._ending_with(y, blocks)
+            free, taken = place.beside_loops(column(ops, place.space.along_rows(y)))
+        displaced, offsets = place.displaced_rows(late), offsets_of(self, struck)
         if self.moves:  # a point that is held does not turn
             offsets = [[self.moves[3 * k + c] * y for c, y in enumerate(x)] for k, x in enumerate(offsets)]
-        laws = [self.law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
+        laws = [place.law(k, x + self.over_h * displaced[3 * k + 2], offsets[k]) for k, x in enumerate(rates)]
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
             laws = [
                 replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, c.gap, self.over_h, own) + self.over_h * s))
-                for x, (c, *_), own, s in zip(laws, self.points, of_points, displaced[2::3], strict=False)
+                for x, (c, *_), own, s in zip(laws, place.points, of_points, displaced[2::3], strict=False)
             ]
-            image = partial(self._image_by_modes, of_points, late)
+            image = partial(place._image_by_modes, of_points, late)
         follows = image if self.loops else None  # else it does from the motion
         begin = along_rows(start, joints, self.lengths)
-        last = plain = self._taken(solved(free, laws, begin, 0.0, joints, follows), y, taken)
+        last = plain = place._taken(solved(free, laws, begin, 0.0, joints, follows, place), y, taken)
         if not self.loops:
-            missed = partial(self._momentum, motion, before, mean=self.mean_products(motion))
-            of_laws = RowsOfLaws.of(self.problem, self.space, self.others)
+            missed = partial(place._momentum, motion, before, mean=place.mean_products(motion))
+            of_laws = RowsOfLaws.of(place.problem, place.space, self.others)
             last = ops.differentiable(lambda: plain, lambda: implied(plain, before, missed, of_laws, image))
         found = last.outcome
         opening = [y for x in offsets for y in (0.0, 0.0, x[2])] + [0.0] * (len(found.p) - 3 * len(offsets))
         moving = [x + y + self.over_h * s for x, y, s in zip(found.velocities, opening, displaced, strict=True)]
         gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
-        corrected = correction(self, moving, times, tolerance, gaping)
+        corrected = correction(place, moving, times, tolerance, gaping)
         moved = StepMotion(last.velocity, corrected.shift, [], [], [], [])
         if blocks:
-            alone = self.all_impulses([0.0] * len(found.p), taken)
-            target = column(ops, self.space.back_substitution(y, alone))
+            alone = place.all_impulses([0.0] * len(found.p), taken)
+            target = column(ops, place.space.back_substitution(y, alone))
             acting = dict(zip(self.others, found.p, strict=True))
-            pushed = [pushes(self.problem, self.space, block, acting) for block in blocks]
+            pushed = [pushes(place.problem, place.space, block, acting) for block in blocks]
             moved = StepMotion(last.velocity, corrected.shift, blocks, target, column(ops, alone), pushed)
             moved = moved.with_smooth_motion(ops, self.h, before)
+        shift, left = moved.shift, None
         if struck is not None:
             moved = moved._replace(shift=plus(moved.shift, late))
-        q, v = position_update(ops, self.problem, list(self.q), moved.velocity, self.h, moved.shift)
+            shift = moved.shift
+        if struck is not None and struck.when.placed:
+            parts = [x * t for x, t in zip(struck.when.placed, struck.when.times, strict=True)]
+            shift = [x + t * u for x, t, u in zip(moved.shift, parts, moved.velocity, strict=True)]
+            left = [self.h - parts[sv.start] if joint.nv else self.h
+                    for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True)]  # fmt: skip
+        q, v = position_update(ops, place.problem, list(place.q), moved.velocity, self.h, shift, left)
         impulses, residuals = apart(ops, found.p, joints, lengths=self.lengths), list(found.residuals)
         if struck is not None:
             of_impact = apart(ops, struck.p, joints, True, self.lengths)
@@ -200,6 +221,38 @@ class KernelStep:
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         out = q, v, impulses, residuals, motion, before, last, corrected, struck, moved, displaced, offsets
         return StepSolution(*out)
+
+    def placed(self, when: ImpactTimes) -> tuple[KernelStep, ImpactTimes]:
+        """The step from where bodies are that are ``placed`` by an impact, with their velocities before it."""
+        ops, tree = self.ops, self.tree
+        if not when.placed:
+            return self, when
+        late, start = [x * t for x, t in zip(when.placed, when.times, strict=True)], plus(self.v, when.kick)
+        shift = [-0.5 * t * t * k / (0.5 * self.h + t) for t, k in zip(late, when.kick, strict=True)]
+        firsts = [sv.start for sv in tree.v_slices]
+        at, v = position_update(ops, self.problem, list(self.q), start, self.h, shift, [late[k] for k in firsts])
+        q = [ops.select(when.placed[k], x, y) for k, sq in zip(firsts, tree.q_slices, strict=True)
+             for x, y in zip(at[sq], self.q[sq], strict=True)]  # fmt: skip
+        v = [ops.select(x, y, z) for x, y, z in zip(when.placed, v, self.v, strict=True)]
+        problem, place = self.problem.at(ops.state_vector(q), range(len(self.problem.constraints))), copy(self)
+        place._start_at(q, v, self._given.motion(v, problem).conserving_momentum())
+        return place, when._replace(kick=[ops.select(x, 0.0, y) for x, y in zip(when.placed, when.kick, strict=True)])
+
+    def _half_a_step_behind(self, impact: Impact, motion: DynamicsProblem) -> tuple[Impact, Matrix]:
+        """The impact with velocities half a step behind of what it has placed, and ``L v*`` (nv × 1) from these.
+
+        ``motion`` starts from velocities at its time.
+        """
+        ops, when, placed, y = self.ops, impact.when, impact.when.placed, self.free(motion)[0]
+        if not placed:
+            return impact, y
+        ahead = self.without_mean(motion)
+        gained = [x * (u - v) for x, u, v in zip(when.falls, ahead, impact.v, strict=True)]
+        parts = [x * (0.5 + t * self.over_h) for x, t in zip(placed, when.times, strict=True)]
+        behind = [x * g for x, g in zip(parts, gained, strict=True)]
+        late = [-t * (v - 0.5 * t * self.over_h * g) for t, v, g in zip(when.times, impact.v, gained, strict=True)]
+        late = [ops.select(x, new, old) for x, new, old in zip(placed, late, impact.late, strict=True)]
+        return impact._replace(v=minus(impact.v, behind), late=late), y - self.over_factor(behind)
 
     def _taken(self, solved: tuple[StepProblem, Outcome], y: Matrix, taken: Matrix | None) -> SolvedProblem:
         """What impulses make of velocities ``L⁻¹ y``, with those that `beside_loops` takes."""
@@ -212,6 +265,10 @@ class KernelStep:
         y, own = self._by_first_products(motion), self.mean_products(motion) if with_mean else None
         y = y if own is None else y + self.space.solve_transpose(own.momentum)
         return y, *self.beside_loops(column(self.ops, self.space.along_rows(y)))
+
+    def without_mean(self, motion: DynamicsProblem) -> list[Scalar]:
+        """Velocities (nv) without contacts, by velocity products of the start."""
+        return column(self.ops, self.space.L.solved(self._by_first_products(motion)))
 
     def mean_products(self, motion: DynamicsProblem) -> MeanProducts | None:
         """What velocity products of the mean velocity of the step do beside those of its start."""
@@ -366,17 +423,13 @@ class KernelStep:
 
     # -- laws ----------------------------------------------------------------------------------------------------------
 
-    def _impact(
-        self, solved: Solved, rates: Sequence[Scalar], joints: Sequence[JointLaw], tolerance: float,
-        reached: Sequence[Scalar],
-    ) -> Impact:  # fmt: skip
+    def _impact(self, solved: Solved, when: ImpactTimes, joints: Sequence[JointLaw]) -> Impact:
         """Compression and decompression of what hits, where something bounces ([OS] eqs. 54 to 58): Poisson's law.
 
         What rests is closed as well, and leans on others. Decompression gives back ``ε`` of each normal impulse, on the
-        same cones, and no more energy than compression has taken. Velocities ``reached`` (nv) are without contacts.
+        same cones, and no more energy than compression has taken.
         """
         ops = self.ops
-        when = impact_times(self, rates, reached, [e for *_, e in self.points], tolerance)
         start = plus(self.v, when.kick)
         y = self.over_factor(start)
         u = column(ops, self.space.along_rows(y))
@@ -413,6 +466,7 @@ class KernelStep:
             start,
             [ops.select(x, y, 0.0) for x, y in zip(when.struck, late, strict=True)],
             (compressed, parted),
+            self,
         )
 
     def _joint_laws(self, late: Sequence[Scalar] | None = None) -> list[JointLaw]:

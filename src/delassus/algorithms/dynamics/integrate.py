@@ -129,16 +129,18 @@ INTEGRATE: Mapping[str, Callable[[Flow, Any, Any, Scalar, Accelerate], tuple[Any
 
 
 def position_update(
-    ops: Ops, problem: Problem, q: State, v: State, h: Scalar, shift: State
+    ops: Ops, problem: Problem, q: State, v: State, h: Scalar, shift: State, times: Sequence[Scalar] | None = None
 ) -> tuple[State, State]:  # fmt: skip
     """Configuration displaced by ``h v + shift``, and the velocity ``v`` in the axes that it has then.
 
-    Of free bodies ``v`` is the velocity that their momentum would have in the place of the start.
+    Of free bodies ``v`` is the velocity that their momentum would have in the place of the start. With ``times`` each
+    joint has its own in the place of ``h``.
     """
     q_next: State = []
     v_next: State = []
     tree = problem.tree
     for i, (joint, sq, sv) in enumerate(zip(tree.joints, tree.q_slices, tree.v_slices, strict=True)):
+        h = h if times is None else times[i]
         end, step = v[sv], [h * x + y for x, y in zip(v[sv], shift[sv], strict=True)]
         if i in problem.free_bodies:
             end, step = conserved_momentum(ops, problem.inertias[i], v[sv], h, shift[sv])
@@ -219,8 +221,9 @@ def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -
 
 
 def position_update_changes(
-    problem: Problem, v: State, h: Scalar, shift: State, parameters: Sequence[Hashable]
-) -> tuple[Matrix, Matrix, Matrix]:
+    problem: Problem, v: State, h: Scalar, shift: State, parameters: Sequence[Hashable],
+    times: Sequence[Scalar] | None = None,
+) -> tuple[Matrix, Matrix, Matrix]:  # fmt: skip
     """Derivatives of `position_update`: of the place by ``q`` (nv × nv); of the place and of ``v`` by what follows.
 
     (nv × (2 nv + k), by ``v``, ``shift`` and parameters, which ``h`` and inertias of ``problem`` may vary with.) Places
@@ -233,6 +236,7 @@ def position_update_changes(
                               for name, a in (("v", v), ("shift", shift)))  # fmt: skip
     varied_v, varied_shift = varied
     for i, (joint, sv) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
+        h = h if times is None else times[i]
         end = varied_v[sv]
         step = [h * x + y for x, y in zip(end, varied_shift[sv], strict=True)]
         if i in problem.free_bodies:

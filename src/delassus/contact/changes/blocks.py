@@ -22,18 +22,18 @@ from delassus.spatial.rotations import Array
 
 
 class BlockDiagonal(NamedTuple):
-    """A matrix (n, n) of blocks, a batch (k, w, w) for those of each kind."""
+    """A matrix (n, n) of blocks, a batch (k, w, w) for those of each kind; or (n, number of blocks), of (k, w, 1)."""
 
     kinds: list[Array]
 
     def times(self, x: Array) -> Array:
         """The product with ``x`` (n, k)."""
-        out, at = np.empty_like(x), 0
+        out, at = [x[:0]], 0
         for block in self.kinds:
-            end = at + block.shape[0] * block.shape[1]
-            out[at:end] = (block @ x[at:end].reshape(*block.shape[:2], -1)).reshape(end - at, -1)
-            at = end
-        return out
+            k, h, w = block.shape
+            out.append((block @ x[at : at + k * w].reshape(k, w, x.shape[1])).reshape(k * h, x.shape[1]))
+            at += k * w
+        return np.concatenate(out)
 
     @property
     def T(self) -> BlockDiagonal:
@@ -49,11 +49,27 @@ class BlockChanges(NamedTuple):
     q_by_q: BlockDiagonal
     q_by_v: BlockDiagonal
     q_by_shift: BlockDiagonal
+    q_by_time: BlockDiagonal
     v_by_v: BlockDiagonal
     v_by_shift: BlockDiagonal
+    v_by_time: BlockDiagonal
+
+    def pull_moves(self, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        """What counts positions, velocities, shifts (n, k) and, of degrees of freedom, times, from their ends."""
+        with_v = self.q_by_v.T.times(q) + self.v_by_v.T.times(v)
+        with_shift = self.q_by_shift.T.times(q) + self.v_by_shift.T.times(v)
+        return self.q_by_q.T.times(q), with_v, with_shift, self.q_by_time.T.times(q) + self.v_by_time.T.times(v)
 
 
 MOMENTUM_Q, MOMENTUM_V = map(BlockChanges._fields.index, ("momentum_q", "momentum_v"))
+
+
+class Moves(NamedTuple):
+    """How positions move in a step: by ``velocity`` (n,) over ``times`` of blocks, and by ``shift`` (n,) besides."""
+
+    velocity: Array
+    times: Array
+    shift: Array
 
 
 class InertialForces(NamedTuple):
@@ -69,15 +85,17 @@ class InertialForces(NamedTuple):
 
 
 class MomentaOfProducts:
-    """What momenta of a step from ``v`` to ``after`` change by, with velocity products of its mean velocity.
+    """What momenta of a step from ``v`` that gains velocities change by, with velocity products of its mean velocity.
 
     See `delassus.algorithms.contact.changes.products`: stages are what is gained, and what of it has products with
     ``v``; ``∂r(v⁺ − v, y₂) − Z (∂r(y₂, y₁) − Z ∂r(y₁, 0))``.
     """
 
-    def __init__(self, scene: SceneChanges, record: StepRecord, v: Array, after: Array, inverse: BlockDiagonal) -> None:
+    def __init__(
+        self, scene: SceneChanges, record: StepRecord, v: Array, gained: Array, inverse: BlockDiagonal
+    ) -> None:  # fmt: skip
         first, second = record.gains
-        self.stages = [(after - v, second), (second, first), (first, 0.0 * first)]
+        self.stages = [(gained, second), (second, first), (first, 0.0 * first)]
         self._scene, self._record, self._v, self._inverse = scene, record, v, inverse
         found = [[*zip(*scene.product_changes(record, v, *stage), strict=True)] for stage in self.stages]
         self.with_q, self.with_v = ([BlockDiagonal([*x[k]]) for x in found] for k in range(2))
@@ -144,13 +162,23 @@ class SceneChanges:
             raise ConfigurationError("simulator", "a step to differentiate", "none yet", "Call step first.")
         return record
 
-    def block_changes(self, record: StepRecord, v: Array, after: Array) -> BlockChanges:
-        """Changes of all blocks alone, from the velocities ``v`` after impacts on to those ``after`` the step."""
-        shift, found = record.correction.shift, list[Any]()
-        for number, q, of_state in self.batches(record.q, v, after, shift):
+    def block_changes(self, record: StepRecord, v: Array, after: Array, moves: Moves | None = None) -> BlockChanges:
+        """Changes of all blocks alone, from the velocities ``v`` after impacts on to those ``after`` the step.
+
+        Their ``moves`` are by these and by the shift of the step, if not given.
+        """
+        found, block = list[Any](), 0
+        at = (record.correction.shift,) if moves is None else (moves.shift, moves.velocity)
+        for number, q, of_state in self.batches(record.q, v, after, *at):
             given = [self.blocks.inertias] if self.blocks.kinds[number].is_free else []
             kernel = self.kernel(number, "free_step_changes")
             found.append(kernel(q, of_state[0], of_state[1], self.options.dt, of_state[2], *given))
+            if moves is not None:
+                times = moves.times[block : block + len(q)]
+                moved = kernel(q, of_state[0], of_state[3], times, of_state[2], *given)
+                found[-1] = [*found[-1][: MOMENTUM_V + 1], *moved[MOMENTUM_V + 1 :]]
+            block += len(q)
+            found[-1] = [x if x.ndim == 3 else x[..., None] for x in found[-1]]
             if given and len(self.blocks.moved):
                 found[-1] = list(map(np.array, found[-1]))
                 found[-1][MOMENTUM_Q][self.blocks.moved] = 0.0

@@ -67,8 +67,28 @@ def distance_of_bounces(step: Any, v: Array, free: Array, late: Array) -> float:
         falls[resting] = 0.0
 
 
+def pull_gains(
+    at: Any, v: Array, gained: Array, weights: Array, mass: Array, inertial: list[InertialForces], to: Any
+) -> Array:
+    """What counts the velocities ``v`` (n, k) of steps without contacts and what they gain, by weights of momentum.
+
+    In the situation ``at``; joint forces, positions and masses are counted in place.
+    """
+    scene, record, dt = at.scene, at.record, at.scene.options.dt
+    free = scene.block_changes(record, v, v + gained)
+    to.q[:] -= free.momentum_q.T.times(weights)
+    to.tau[:] += dt * weights
+    mass -= dt * record.tau[:, None] * weights
+    turning, accelerations = scene.joint_accelerations(record, v, v + gained)
+    inertial.append(InertialForces(turning, accelerations, -dt * weights, True))
+    return np.asarray(-free.momentum_v.T.times(weights))
+
+
 class ImpactChanges:
     """An impact, of velocities (n,) ``before`` and ``after`` it at its time, and the displacement ``late`` before it.
+
+    Of degrees of freedom that it has ``placed`` (n,), ``after`` and what comes of it are not looked at. Forces before
+    it are those of the velocities ``v + lead``, of what is ``led`` (n,).
 
     Attributes
     ----------
@@ -76,18 +96,24 @@ class ImpactChanges:
         Velocities before it, half a step behind.
     late_before, late : (n,) array
         Displacements by impacts before it, and with it.
+    gained, falls : (n,) array
+        What the step would gain without contacts, and 1 where nothing holds a body.
     """
 
-    def __init__(self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array) -> None:
-        self._step, self.late_before, self.v = step, late, v
+    def __init__(
+        self, step: Any, of: ImpactRecord, v: Array, after: Array, late: Array, placed: Any, lead: Array,
+        led: Any,
+    ) -> None:  # fmt: skip
+        self._step, self.late_before, self.v, self._placed = step, late, v, placed
+        self._lead, self._led = lead, led[:, None]
         self._of_block = np.repeat(np.arange(len(of.times)), np.diff(step.first))
         struck, times = np.isfinite(of.times), np.where(np.isfinite(of.times), of.times, 0.0)
         dt = step.scene.options.dt
-        self._first, self._times, self._falls = of.first, times[self._of_block], of.falls[self._of_block]
+        self._first, self._times, self.falls = of.first, times[self._of_block], of.falls[self._of_block]
         self._part = np.where(struck, 0.5 + times / dt, 0.0)[self._of_block]
         self._begin = v + of.kick
-        self._acceleration = of.kick / np.where(self._part > 0.0, self._part, 1.0)  # over the step
-        self._gained = np.where(self._part > 0.0, after - self._begin, 0.0)
+        self.gained = of.kick / np.where(self._part > 0.0, self._part, 1.0)
+        self._changed = np.where((self._part > 0.0) & ~self._placed, after - self._begin, 0.0)
         bodies = step.scene.blocks.bodies
         alone = np.flatnonzero(bodies.alone >= 0)  # of mass matrices: m, m c, inertia
         m, *H = step.springs.mass[bodies.at[alone][:, None] + [0, 11, 15, 4, 21, 28, 35, 22, 23, 29]].T
@@ -96,7 +122,7 @@ class ImpactChanges:
         self._alike = np.asarray(alike)[:, None, None]
         self._free = bodies.first[alone][:, None] + np.arange(6)
         self._centres = (1.0 - self._alike) * cross_matrices(np.stack(centres, axis=-1))
-        self.late = late - self._times * self._displaced(self._gained[:, None])[:, 0]
+        self.late = late - self._times * self._displaced(self._changed[:, None])[:, 0]
         within = struck & np.where(times > 0.0, times < dt, bool(step.smoothing))
         self._struck, self._own = struck, np.flatnonzero(within & (of.first >= 0))
         self._earlier = np.flatnonzero(within & (of.first < 0))
@@ -108,7 +134,7 @@ class ImpactChanges:
         """
         step, dt = self._step, self._step.scene.options.dt
         found, m = step.record.contacts, step.m
-        path = np.where(self._part > 0.0, self._acceleration, self._falls * (free - self.v))
+        path = np.where(self._part > 0.0, self.gained, self.falls * (free - self.v))
         rates, approach, reached = _closing(step, self.v, self.v + path, self.late_before)
         nearest = _nearest(step, rates, approach, reached, self._struck)
         if not len(self._own):
@@ -119,7 +145,7 @@ class ImpactChanges:
                             step.scene.options.resting)  # fmt: skip
         closing = approach + (0.5 + at / dt) * (reached - approach)
         body, times = step.on[:, 0], self._times[step.first[:-1]]
-        others = np.isin(body, self._own) & (step.on[:, 1] < 0) & (bounces > 0.0) & (self._first[body] != np.arange(m))
+        others = np.isin(body, self._own) & (times[body] > 0.0) & (bounces > 0.0) & (self._first[body] != np.arange(m))
         return min(nearest, float(np.min(np.abs((at - times[body]) * closing)[others] / dt, initial=np.inf)))
 
     def _displaced(self, x: Array) -> Array:
@@ -138,22 +164,25 @@ class ImpactChanges:
 
     def start(self, dv: Array, late: Array) -> Array:
         """What counts the end of the impact, from what counts velocities after it and displacements (n, k)."""
-        self._dv, self._dlate = dv, late.copy()
+        self._dv, self._dlate = np.where(self._placed[:, None], 0.0, dv), late.copy()
         return dv - self._of_displacements(self._times[:, None] * late)
 
     def end(
-        self, counts: Array, late: Array, times: Array, mass: Array, inertial: list[InertialForces], to: Any
-    ) -> Array:
+        self, counts: Array, late: Array, times: Array, mass: Array, inertial: list[InertialForces], to: Any,
+        shift: Any, lead: Array,
+    ) -> Array:  # fmt: skip
         """What counts velocities before it, from what counts those that it starts from; added to the rest.
 
-        ``times`` (blocks, k) are what later impacts count of times of these blocks.
+        ``times`` (blocks, k) are what later impacts count of times of these blocks, ``shift`` (n, k) what counts
+        displacements of what it has placed; ``lead`` (n, k) counts velocities of which forces are.
         """
         step, part, dt = self._step, self._part[:, None], self._step.scene.options.dt
         counts = counts + self._of_displacements(self._times[:, None] * self._dlate)
         kicked = np.where(part > 0.0, counts - self._dv, 0.0)
-        path = part * kicked
-        at_times = self._acceleration[:, None] * kicked / dt
-        moved = self._gained[:, None]
+        t, gained = self._times[:, None], self.gained[:, None]
+        path = part * kicked - 0.5 * t * t / dt * shift
+        at_times = gained * kicked / dt - t / dt * gained * shift
+        moved = self._changed[:, None]
         at_times -= (moved if step.smoothing else self._displaced(moved)) * self._dlate
         dv = counts - path
         of_blocks = np.add.reduceat(at_times, step.first[:-1], axis=0)
@@ -163,18 +192,14 @@ class ImpactChanges:
         if len(self._own):
             of_times = self._pull_times(of_blocks[self._own], late, to)
             dv, path = dv + of_times[0], path + of_times[1]
-        dv += (1.0 - self._falls[:, None]) * path
-        falls = self._falls[:, None] * path
+        dv += (1.0 - self.falls[:, None]) * path
+        falls = self.falls[:, None] * path
         if falls.any():
-            reached = self.v + self._acceleration
-            free, weights = step.scene.block_changes(step.record, self.v, reached), step.inverse.times(falls)
-            to.q[:] -= free.momentum_q.T.times(weights)
-            to.tau[:] += dt * weights
-            dv -= free.momentum_v.T.times(weights)
-            dv += step.springs.pull(self.v, self._acceleration, weights, to)
-            mass -= dt * step.record.tau[:, None] * weights
-            turning, accelerations = step.scene.joint_accelerations(step.record, self.v, reached)
-            inertial.append(InertialForces(turning, accelerations, -dt * weights, True))
+            weights, led = step.inverse.times(falls), self._led
+            own = pull_gains(step, self.v + self._lead, self.gained, weights, mass, inertial, to)
+            own = own + step.springs.pull(self.v, self.gained, weights, to)
+            dv += np.where(led, falls, own)
+            lead += np.where(led, own - falls, 0.0)
         return np.asarray(dv)
 
     def _pull_times(self, counts: Array, late: Array, to: Any) -> tuple[Array, Array]:
@@ -186,7 +211,7 @@ class ImpactChanges:
         u = normal.times(self._begin[:, None], m)[contacts, 0, 0]
         np.add.at(of_gaps[:, 0], contacts, -counts / u[:, None])
         times[contacts] = self._times[step.first[own]]
-        for velocities, sign in ((self.v, -1.0), (self.v + self._acceleration, 1.0)):
+        for velocities, sign in ((self.v, -1.0), (self.v + self.gained, 1.0)):
             ends.append((velocities, (0.5 * times * (1.0 + sign * times / dt))[:, None, None] * of_gaps))
         v, path = np.zeros((step.n, k)), np.zeros((step.n, k))
         step.gaps.pulled(of_gaps, to.q)

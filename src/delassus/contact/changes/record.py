@@ -16,16 +16,33 @@ from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
+class Hit(NamedTuple):
+    """Blocks that an impact of a step has ``placed``, and its ``times`` (s) of these.
+
+    The state before it where they are placed; ``kick`` (n,) is what velocities have had more than ``v`` there, ``lead``
+    (n,) what those after it have more than half a step before. ``found`` are contacts before.
+    """
+
+    placed: Array
+    times: Array
+    q: Array
+    v: Array
+    kick: Array
+    lead: Array
+    found: ContactArrays
+
+
 class ImpactRecord(NamedTuple):
     """When an impact of a step is: `delassus.contact.sparse.records.Bounces` of it, ``first`` among the contacts (m).
 
-    ``kick`` (n,), the others of blocks.
+    ``kick`` (n,), the others of blocks; ``hit`` is None where it places none.
     """
 
     kick: Array
     times: Array
     falls: Array
     first: Indices
+    hit: Hit | None
 
 
 class Problem(NamedTuple):
@@ -122,7 +139,7 @@ class Masses(NamedTuple):
 class StepRecord(NamedTuple):
     """A step: state, joint forces and masses before it, its contacts, problems and position correction.
 
-    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`.
+    ``gains`` (2, n) are those of `delassus.contact.sparse.records.NextState`. Masses and contacts are those of the end.
     All in the order of the blocks (`delassus.contact.sparse.blocks.Blocks`).
     """
 
@@ -138,6 +155,11 @@ class StepRecord(NamedTuple):
     correction: Correction
     status: SolverStatus
     gains: Array
+
+    @property
+    def hits(self) -> list[Hit | None]:
+        """Of each impact, None where it places no blocks."""
+        return [x.impact.hit if x.impact is not None else None for x in self.problems[:-1:2]]
 
 
 def record_of(steps: BlockSteps) -> StepRecord | None:
@@ -163,8 +185,8 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
         phase, floors, impact = int(tape.phases[index]), np.zeros(len(used)), None
         if phase in (COMPRESSION, DECOMPRESSION):
             first = np.array([place[e] if e >= 0 else e for e in tape.impacts.firsts[index]], np.int64)
-            kicks, times, falls, _ = tape.impacts
-            impact = ImpactRecord(kicks[index].copy(), times[index].copy(), falls[index].copy(), first)
+            kicks, times, falls = (x[index].copy() for x in tape.impacts[:3])
+            impact = ImpactRecord(kicks, times, falls, first, _hit(steps, used, index // 2))
         if phase == COMPRESSION:
             given = data.contacts.found.restitution[used] * impulses[:, 2]
         elif phase == DECOMPRESSION:
@@ -211,9 +233,19 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     )  # fmt: skip
 
 
+def _hit(steps: BlockSteps, used: Indices, index: int) -> Hit | None:
+    """That of an impact of the last step, with contacts that are ``used``."""
+    tape, (*found,) = steps.data.progress.tape, list[Any](steps.data.contacts.found)
+    hit, placed = tape.hit, tape.impacts.placed[2 * index] == 1
+    if not placed.any():
+        return None
+    for name in ("points", "frames", "depths", "surface_velocities"):
+        found[ContactArrays._fields.index(name)] = getattr(hit, name)[index]
+    times, lead = np.where(placed, tape.impacts.times[2 * index], 0.0), tape.impacts.leads[2 * index + 2].copy()
+    state = hit.q[index].copy(), hit.v[index].copy(), hit.kick[index].copy()
+    return Hit(placed, times, *state, lead, ContactArrays(*[x[used] for x in found]))
+
+
 def acting(record: StepRecord) -> Any:
-    """Whether a contact has an impulse or is pushed apart (m,)."""
-    acts = record.correction.pushes > 0.0
-    for problem in record.problems:
-        acts = acts | problem.impulses.any(axis=1)
-    return acts
+    """Whether a contact has an impulse after impacts or is pushed apart (m,)."""
+    return (record.correction.pushes > 0.0) | record.problems[-1].impulses.any(axis=1)

@@ -27,8 +27,8 @@ from delassus.contact.changes.contacts import ForceChanges, RowParts, Sides
 from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.record import Problem
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import analyse, factorise, substitute
-from delassus.contact.sparse.records import Graph, Joints
+from delassus.contact.sparse.factor import Graph, analyse, factorise, substitute
+from delassus.contact.sparse.records import Joints
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

@@ -7,44 +7,29 @@ matrix (`delassus.contact.changes.response`); derivatives of all results count e
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TINY, part_beyond
 from delassus.algorithms.contact.law import TUNING as STEP
-from delassus.algorithms.contact.problem import JointLaw
-from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, SceneChanges
-from delassus.contact.changes.collision import contact_changes
+from delassus.algorithms.contact.law import part_beyond
+from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, Moves, SceneChanges
 from delassus.contact.changes.contacts import (
-    Contacts,
     RowParts,
-    along,
-    coupling_of,
     force_changes,
     gap_changes,
     pull_forces,
     pull_scales,
     row_changes,
-    sides_of,
-    spins_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
-from delassus.contact.changes.loops import LoopBlock, SmoothCounts, settled
-from delassus.contact.changes.mobility import Mobilities
-from delassus.contact.changes.paths import contacts_on_paths, on_paths
-from delassus.contact.changes.record import Problem, StepRecord, acting
+from delassus.contact.changes.loops import SmoothCounts, settled
+from delassus.contact.changes.places import Placing, Situation, bases_of, records_of_places
+from delassus.contact.changes.record import ImpactRecord, StepRecord, acting
 from delassus.contact.changes.response import (
-    OfFriction,
-    Parts,
-    Response,
     Solved,
     SolvedCorrection,
-    Ties,
-    holds_of,
-    modes_of,
 )
-from delassus.contact.changes.springs import SpringChanges
 from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
 from delassus.contact.results import SolverStatus
@@ -52,9 +37,6 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
-
-FAR = 1e6
-"""Velocity (m/s) at which what takes no part parts."""
 
 CUT = 1e-9
 """Part of a displacement by which the one that was taken differs where it was cut off."""
@@ -80,7 +62,7 @@ class Pulled(NamedTuple):
     mass: Array
 
 
-class StepChanges:
+class StepChanges(Situation):
     """A step of a scene, to be pulled back from its end.
 
     Attributes
@@ -96,53 +78,30 @@ class StepChanges:
     """
 
     def __init__(self, scene: SceneChanges, record: StepRecord, smoothing: float | None, with_mass: bool) -> None:
-        self.scene, self.record, self.smoothing, self.distance = scene, record, smoothing, np.inf
-        self._with_mass = with_mass
-        blocks, found, bodies = scene.blocks, record.contacts, scene.blocks.bodies
-        self.n, self.m, self.first = int(bodies.first[-1]), len(found.points), bodies.first
-        search = record.search
-        space = scene.detector.space._replace(world=search.world, centres=search.centres)
-        arrays, touching = scene.detector.arrays, scene.options.touching
-        changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
-        self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
-        known = changes.known.copy()
-        coupling = coupling_of(changes, found.points, found.frames)
-        self.contacts, self.by_velocities = contacts_on_paths(
-            record, self.sides, coupling, known, scene.detector, scene.options
-        )
-        if smoothing is not None:
-            known &= ~on_paths(record)
-        self.known = bool(known[acting(record)].all())
-        self.J, self.gaps = along(self.contacts), gap_changes(self.contacts)
-        self.springs = SpringChanges(scene, record, len(record.problems) > 1)
-        self.M, self.inverse = (BlockDiagonal(scene.batched(x)) for x in (self.springs.mass, record.masses.inverse))
-        of = blocks.of_links.block
-        self.on = np.where(found.links >= 0, of[found.links], -1)
-        self.loops = [LoopBlock(scene, record, k) for k in range(len(blocks.loops))]
-        for loop in self.loops:
-            self.inverse.kinds[loop.kind] = loop.inverse[None]
+        *earlier, record = records_of_places(scene, record)
+        super().__init__(scene, record, smoothing)
+        self._with_mass, blocks, self.places, seen = with_mass, scene.blocks, [cast(Situation, self)], record
+        for own in reversed(earlier):
+            same = own.contacts is seen.contacts
+            self.places.insert(0, self.places[0] if same else Situation(scene, own, smoothing))
+            seen = own
         self.record = record = settled(record, self.loops, blocks, with_mass)
-        self.known = self.known and not any(loop.is_struck(record) for loop in self.loops)
-        self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
+        self.known = bool(self.known_contacts[acting(record)].all()) and self._are_known()
         self.turning = None
         if record.search.turning is not None:
             self.turning = turning_changes(scene, record, record.search.turning, self.contacts, self.mobility)
             self.known = self.known and bool(self.turning.known[acting(record)].all())
             turns = (record.problems[-1].impulses[:, 2] > 0.0) & np.any(record.search.turning.taken, axis=1)
             self.distance = float(np.min(self.turning.distances[turns], initial=np.inf))
-        self.ties = Ties(self.sides, self.on, blocks.joints, self.loops, self.first)
-        self._find_islands()
-        v, late, self.impacts = record.v, np.zeros(self.n), list[ImpactChanges]()
+        v, late, self.impacts, self.placings = seen.v, np.zeros(self.n), list[ImpactChanges](), list[Placing | None]()
         for squeezed, last in zip(record.problems[:-1:2], record.problems[1::2], strict=True):
             assert last.impact is not None, "of decompression"
             parts, before = np.repeat(last.parts, np.diff(self.first)), squeezed.after
             w = np.where(parts == 1.0, last.after, before + parts * (last.after - before))
-            self.impacts.append(ImpactChanges(self, last.impact, v, w, late))
-            v, late = w - last.impact.kick, self.impacts[-1].late
+            v, late = self._impact(last.impact, v, w, late)
         free = self._free()
         nearest = [*(x.distance(free) for x in self.impacts), distance_of_bounces(self, v, free, late)]
         self.distance = min(self.distance, *nearest)
-        self.smoothings = self._smoothings()
         after = record.problems[-1].after.copy()
         self.smooth_shift = np.zeros(self.n)
         for loop in self.loops:
@@ -150,44 +109,58 @@ class StepChanges:
             after[at] += w - loop.alone
             straight = loop.pushed * (loop.alone - 0.5 * (v[at] + w)) - w
             self.smooth_shift[at] = loop.moved + scene.options.dt * straight
-        self.struck, self.products = v, MomentaOfProducts(scene, record, v, after, self.inverse)
-        self.free = self.products.of_step(scene.block_changes(record, v, after))
+        self.base, self.lead = bases_of(self.placings, self.n)
+        self.struck, moving, moves = v, v + self.lead, None
+        self.products = MomentaOfProducts(scene, record, moving, after - v, self.inverse)
+        if self.base.any():
+            moves = Moves(after, scene.options.dt - self.base[self.first[:-1]], record.correction.shift)
+        self.free = self.products.of_step(scene.block_changes(record, moving, moving + after - v, moves))
         self.problems = self._solved()
+        self.distance = min(x.distance for x in self.places)
         self.correction = self._correction()
 
-    def _find_islands(self) -> None:
-        self.islands = self.scene.islands(self.record)
-        bodies, joints = self.scene.blocks.bodies, self.scene.blocks.joints
-        of_block = np.zeros(len(bodies.at), np.int64)
-        for q, blocks in enumerate(self.islands):
-            of_block[blocks] = q
-        self.block_of = self.on.max(axis=1, initial=-1)
-        of_loops = np.array([loop.block for loop in self.loops], np.int64)
-        of_groups = of_block[np.concatenate([self.block_of, joints.blocks, of_loops])]
-        ends = np.cumsum([0, *map(len, self.islands)])
-        counts = np.bincount(of_groups, minlength=len(self.islands))
-        members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
-        nodes = np.concatenate([np.zeros(0, np.int64), *self.islands])
-        self.parts = Parts(nodes, ends, members, member_ends, bodies.first, bodies.at)
-        self.response = Response(self.parts, self.record.masses.mass)
-        self.at_impact = self.response
-        if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
-            self.at_impact = Response(self.parts, self.springs.mass)
+    def _are_known(self) -> bool:
+        """Whether changes of impacts are known: of contacts where these act, and of when they do; not with springs."""
+        record, sprung, known = self.record, np.unique(self.scene.blocks.springs.block), True
+        for number, hit in enumerate(record.hits):
+            problems, (before, place) = record.problems[2 * number : 2 * number + 2], self.places[number : number + 2]
+            known = known and all(place.known_contacts[x.impulses.any(axis=1)].all() for x in problems)
+            impact = problems[0].impact
+            if hit is not None and impact is not None:
+                says_when = impact.first[hit.placed]
+                known = known and bool(before.known_contacts[says_when[says_when >= 0]].all())
+                known = known and not hit.placed[sprung].any()
+        return known and not any(loop.is_struck(record) for loop in self.loops)
 
-    def _velocities(self, x: Array) -> list[Array]:
-        return [x[side.dofs] for side in self.sides]
+    def _impact(self, of: ImpactRecord, v: Array, w: Array, late: Array) -> tuple[Array, Array]:
+        """Velocities half a step behind after an impact, and displacements, from before it and velocities ``w``."""
+        number, (base, lead) = len(self.impacts), bases_of(self.placings, self.n)
+        hit, before = self.record.hits[number], self.places[number]
+        placed = np.zeros(self.n, bool) if hit is None else np.repeat(hit.placed, np.diff(self.first))
+        begin = of if hit is None else of._replace(kick=np.where(placed, hit.kick, of.kick))
+        self.impacts.append(own := ImpactChanges(before, begin, v, w, late, placed, lead, base > 0.0))
+        self.placings.append(None)
+        if hit is None:
+            return w - of.kick, own.late
+        self.placings[-1] = placing = Placing(before, self.places[number + 1], hit, own, w, late, base)
+        return np.where(placed, w - hit.lead, w - of.kick), np.where(placed, placing.late, own.late)
 
     def _solved(self) -> list[Solved]:
         """Problems of the step."""
-        out, record, v, dt = list[Solved](), self.record, self.record.v, self.scene.options.dt
+        out, record, v, dt = list[Solved](), self.record, self.places[0].record.v, self.scene.options.dt
         for number, problem in enumerate(record.problems):
             last = number + 1 == len(record.problems)
-            after, late = problem.after, self.record.correction.late if last else self.impacts[number // 2].late_before
-            if problem.phase == COMPRESSION and problem.impact is not None:
-                v = v + problem.impact.kick
-            measured, later = self._measured(self.contacts, after, last), None
-            if self.by_velocities is not None:
-                later = self._measured(self.by_velocities, after, last, alone=True)
+            place, after, late = self.places[-1], problem.after, self.record.correction.late
+            if problem.impact is not None:
+                place, late = self.places[number // 2 + 1], self.impacts[number // 2].late_before
+                start = v + problem.impact.kick
+                if (hit := record.hits[number // 2]) is not None:
+                    placed = np.repeat(hit.placed, np.diff(self.first))
+                    late, start = np.where(placed, 0.0, late), np.where(placed, hit.v, start)
+                v = start if problem.phase == COMPRESSION else v
+            measured, later = place.measured_by(place.contacts, after, last), None
+            if place.by_velocities is not None:
+                later = place.measured_by(place.by_velocities, after, last, alone=True)
             if last:
                 self.measured = measured
                 rates = problem.rates[:, 2]
@@ -210,9 +183,9 @@ class StepChanges:
                     measured, own = measured.plus(self.turning.with_q.mapped(rows)), self.turning.with_v.mapped(rows)
                     later = own if later is None else later.plus(own)
             else:
-                lost = self.scene.inertia_changes(record, after - v)
+                lost = self.scene.inertia_changes(place.record, after - v)
             of_loops, lost = list[Array](), BlockDiagonal([*lost.kinds])
-            pushed = self._exerted(problem.impulses)[:, 0]
+            pushed = place.exerted(problem.impulses)[:, 0]
             pushed[self.scene.blocks.joints.dofs] += problem.joint_impulses
             for loop in self.loops:
                 gained = after[loop.at] - (loop.reached if last else v[loop.at])
@@ -220,84 +193,18 @@ class StepChanges:
                 with_q, rows = loop.changes(gained, pushed[loop.at], measured_at)
                 lost.kinds[loop.kind] = with_q[None]
                 of_loops.append(rows)
-            out.append(self._in_modes(problem, measured, lost, after - v, later, late)._replace(of_loops=of_loops))
+            out.append(place.in_modes(problem, measured, lost, after - v, later, late)._replace(of_loops=of_loops))
             v = after
             if problem.phase != COMPRESSION:
                 v = self.impacts[number // 2 + 1].v if number // 2 + 1 < len(self.impacts) else self.struck
         return out
 
-    def _measured(self, contacts: Contacts, after: Array, last: bool, alone: bool = False) -> RowParts:
-        """`row_changes` at the velocities ``after`` a problem; at the ``last`` one with displacements by impacts."""
-        out = row_changes(contacts, self._velocities(after), alone)
-        if last and self.record.correction.late.any():
-            moved = row_changes(contacts, self._velocities(self.record.correction.late / self.scene.options.dt), alone)
-            for part, more in zip(out.parts, moved.parts, strict=True):
-                part[:, 2] += more[:, 2]
-        return out
-
-    def _smoothings(self) -> Any:
-        """Of contacts (m,), None without; zero of those that close fast enough to bounce: nothing is uncertain."""
-        if self.smoothing is None:
-            return None
-        approach = self.J.times(self.record.v[:, None], self.m)[:, 2:3, 0].sum(axis=1)
-        fast = (self.record.contacts.restitution > 0.0) & (approach < -self.scene.options.resting)
-        return np.where(fast, 0.0, self.smoothing)
-
     def _free(self) -> Array:
         """Velocities (n,) after the step without impulses, of blocks without loops."""
         last = self.record.problems[-1]
-        exerted = self._exerted(last.impulses)
+        exerted = self.exerted(last.impulses)
         np.add.at(exerted[:, 0], self.scene.blocks.joints.dofs, last.joint_impulses)
         return last.after - self.inverse.times(exerted)[:, 0]
-
-    def _exerted(self, impulses: Array) -> Array:
-        """What impulses (m, 3) of contacts exert (n, 1)."""
-        out = np.zeros((self.n, 1))
-        self.J.pulled(impulses[..., None], out)
-        return out
-
-    def _in_modes(
-        self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None,
-        late: Array,
-    ) -> Solved:  # fmt: skip
-        found, options, joints = self.record.contacts, self.scene.options, self.scene.blocks.joints
-        m, k, after, smoothing = self.m, len(joints.dofs), problem.after, self.smoothing
-        u = self.J.times(after[:, None], m)[..., 0] if self.sides else np.zeros((m, 3))
-        part = 1.0 * np.isfinite(problem.rates[:, 2:3, None])
-        u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
-        has_tangents = self.contacts.scales[:, 0] > 0.0
-        mu = np.where(has_tangents, found.friction, 1.0)
-        modes = modes_of(mu, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings)
-        law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
-        q = self.record.q[joints.coordinates] + late[joints.dofs]
-        distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
-        velocities = after[joints.dofs]
-        holds = holds_of(law, problem.joint_impulses, velocities, self.mobility.of_joints, distances, over_h, smoothing)
-        held = np.broadcast_to(holds.held, k).astype(float)
-        beside = (1.0 - held) * self.mobility.of_joints
-        if holds.added is not None:  # held in part: 1 / D is what it adds to the inertia
-            added = np.broadcast_to(holds.added, k)
-            held = np.where(added > 0.0, 1.0, held)
-            beside = np.where(added > 0.0, 1.0 / np.maximum(added, TINY), beside)
-        C, r = modes.C, modes.D.shape[1]
-        rows = self.J.mapped(C), self.J.mapped(np.swapaxes(modes.B, 1, 2))
-        D = np.concatenate([modes.D.reshape(-1), beside])
-        of_contacts = self.mobility.of_contacts.max(axis=1, initial=0.0)  # rows are turned, and some may move nothing
-        of_rows = np.repeat(np.where(of_contacts > 0.0, of_contacts, 1.0), r)
-        groups = self.ties.groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
-        self.distance = min(self.distance, modes.distance, float(np.min(holds.distance, initial=np.inf)))
-        of_friction = OfFriction(self.J.mapped((has_tangents[:, None] * modes.with_friction)[:, None]), None, None)
-        if self.contacts.has_spins:
-            spins = spins_of(self.contacts)
-            turned = spins.times(after[:, None], m)[:, None, :, 0]
-            of_friction = of_friction._replace(spun=spins.scaled(problem.impulses[:, 3:]), slips=C[:, :, 3:] * turned)
-        return Solved(
-            problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost, change,
-            held * np.broadcast_to(holds.with_position, k), of_friction, modes.with_floor[:, None], [],
-            None if later is None else (later.mapped(-C), None if self.by_velocities is None else
-                force_changes(self.by_velocities, problem.impulses).wrenches),
-            None if problem.impact is not None else self.J.row(2).mapped(-over_h * part * C[:, :, 2:3]),
-        )  # fmt: skip
 
     def _correction(self) -> SolvedCorrection | None:
         """The position correction, None where there is none."""
@@ -314,7 +221,9 @@ class StepChanges:
         for loop in self.loops:
             x[loop.at] -= loop.whole_inverse @ (loop.J.T @ loop.gaps)
         taken, late = found.shift - self.smooth_shift - record.correction.late, record.correction.late
-        self.known = self.known and bool(np.abs(x - taken).max() <= CUT * np.abs(x).max())
+        taken = taken - self.base * record.problems[-1].after
+        least = CUT * np.abs(x).max() + NUMPY.epsilon * np.abs(found.shift).max()
+        self.known = self.known and bool(np.abs(x - taken).max() <= least)
         after, dt, normal, gap = record.problems[-1].after, options.dt, self.J.row(2), -record.contacts.depths
         moved = normal.times((after + late / dt)[:, None], self.m)[:, 0, 0] if self.sides else gap
         if record.search.turning is not None:
@@ -323,7 +232,7 @@ class StepChanges:
         back = options.correction * (-gap - options.penetration > 0.0) * pushed
         mobility = self.mobility.changes(STEP.compliance * s)
         with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
-        with_q = with_q.plus(row_changes(self.contacts, self._velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
+        with_q = with_q.plus(row_changes(self.contacts, self.velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
         with_start = None
         if self.turning is not None:
             turned = (x.row(2).scaled(-(left * dt)[:, None]) for x in (self.turning.with_q, self.turning.with_v))
@@ -356,13 +265,15 @@ class StepChanges:
         sizes_of_all = (n, n, n, m, m, m, m, len(self.scene.blocks.links))
         out, r = Pulled(*(np.zeros((size, k)) for size in sizes_of_all)), self.contacts.scales.shape[1]
         scales = np.zeros((m, 3, k))
-        mass, inertial, nothing = np.zeros((n, k)), list[InertialForces](), np.zeros(n)  # of free bodies by axes
+        mass, nothing, lead = np.zeros((n, k)), np.zeros(n), np.zeros((n, k))  # of free bodies by axes
+        inertials = [list[InertialForces]() for _ in self.places]
+        inertial = inertials[-1]
         out.q[still] = q[still]
         q = np.where(still[:, None], 0.0, q)
         v = np.where((still | np.repeat(sleeping > 0, sizes))[:, None], 0.0, v)
-        dv, shift = free.q_by_v.T.times(q) + free.v_by_v.T.times(v), free.q_by_shift.T.times(q)
-        shift += free.v_by_shift.T.times(v)
-        out.q[:] += free.q_by_q.T.times(q)
+        by_q, dv, shift, by_times = free.pull_moves(q, v)
+        out.q[:] += by_q
+        floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
         smooth, c, late = SmoothCounts(self.loops, dt, dv, shift), self.correction, shift.copy()
         if c is not None:
             weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
@@ -388,20 +299,25 @@ class StepChanges:
                 inertial += self.mobility.of_masses(normals[:, 0], limits)
             if r > 3:
                 scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
-        floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
+        dv += self.base[:, None] * shift  # it is so much further from where it is placed, in less time
+        at_base = np.add.reduceat(record.problems[-1].after[:, None] * shift, self.first[:-1], axis=0) - by_times
         for number in range(len(self.problems) - 1, -1, -1):
             solved = self.problems[number]
             problem, last = solved.problem, number + 1 == len(self.problems)
+            place, placing = (self, None) if last else (self.places[number // 2 + 1], self.placings[number // 2])
             of_impulses = np.zeros((len(solved.groups.D), k))
             before, count = np.zeros((n, k)), dv
             if problem.phase == COMPRESSION and not last:
                 of_impulses[2 : r * m : r] = record.contacts.restitution[:, None] * floors
                 out.restitution[:] += problem.impulses[:, 2:3] * floors
             elif not last:
+                if placing is not None:
+                    at_times = times, at_base
+                    dv = placing.pull_velocities(dv, lead, late, at_times, mass, inertials[number // 2 + 1], out)
                 dv = self.impacts[number // 2].start(dv, late)
                 part = np.repeat(problem.parts, sizes)[:, None]
                 before, count = (1.0 - part) * dv, part * dv
-            response = self.response if last else self.at_impact
+            response = self.response if last else place.at_impact
             weights, of_rows = response.solve(solved.groups, count, of_impulses)
             on_contacts = of_rows[: r * m].reshape(m, r, k)
             solved.measured.pulled(on_contacts, out.q)
@@ -421,7 +337,7 @@ class StepChanges:
             floors = solved.with_floor * on_contacts[:, 2]
             solved.of_friction.pull(weights, on_contacts, out.friction, scales)
             if self.sides:
-                mass -= self._exerted(problem.impulses) * weights
+                mass -= place.exerted(problem.impulses) * weights
             if last:
                 out.tau[:] = dt * weights
                 mass -= dt * record.tau[:, None] * weights
@@ -437,13 +353,19 @@ class StepChanges:
                 for loop in self.loops:
                     weights[loop.at] = 0.0
                 inertial += self.products.inertial_forces(0, weights)
+                led, behind = self.base[:, None] > 0.0, self.M.times(weights)
+                lead, dv = np.where(led, dv - behind, 0.0), np.where(led, behind, dv)
             else:
-                inertial.append(InertialForces(nothing, solved.change, -weights))
-                dv = before + self.M.times(weights)
+                inertials[number // 2 + 1].append(InertialForces(nothing, solved.change, -weights))
+                dv = before + place.M.times(weights)
                 for loop, own in zip(self.loops, self._of_loops(of_rows[r * m + len(joints.dofs) :]), strict=True):
                     dv[loop.at] += loop.J.T @ own
                 if problem.phase == COMPRESSION:
-                    dv = self.impacts[number // 2].end(dv, late, times, mass, inertial, out)
+                    shifts: Any = 0.0
+                    if placing is not None:
+                        dv, shifts, at_base = placing.pull_places(dv, late, (times, at_base), out)
+                    impact, into = self.impacts[number // 2], inertials[number // 2]
+                    dv = impact.end(dv, late, times, mass, into, out, shifts, lead)
         out.v[:] += dv
         of_friction, out.torsional[:], out.rolling[:] = pull_scales(record.contacts, scales)
         out.friction[:] += of_friction
@@ -454,8 +376,9 @@ class StepChanges:
             out.mass[: len(masses)] = (
                 np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
             )
-            self.scene.with_masses(record, inertial, out.mass)
-        if not (self.response.is_regular and self.at_impact.is_regular):
+            for place, own_forces in zip(self.places, inertials, strict=True):
+                self.scene.with_masses(place.record, own_forces, out.mass)
+        if not (self.response.is_regular and all(x.at_impact.is_regular for x in self.places)):
             self.known, self.distance = False, 0.0
         return out
 

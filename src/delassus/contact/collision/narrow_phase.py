@@ -206,22 +206,28 @@ def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contact
             contacts.colliders[k, 1], contacts.links[k, 1] = j, int(colliders.shapes[j, LINK])
             contacts.friction[k], contacts.restitution[k], contacts.depths[k] = friction, restitution, found[7]
             contacts.torsional[k], contacts.rolling[k] = torsional, rolling
-            n = (found[4], found[5], found[6])
-            # first tangent: the normal times the unit vector that is furthest from it
-            if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
-                t = cross(n, (1.0, 0.0, 0.0))
-            elif abs(n[1]) <= abs(n[2]):
-                t = cross(n, (0.0, 1.0, 0.0))
-            else:
-                t = cross(n, (0.0, 0.0, 1.0))
-            t = scaled(1.0 / norm(t), t)
-            s = cross(n, t)
             belt = in_world(space.world[i], row_of(material, i))
             belt = along(belt, -1.0, in_world(space.world[j], row_of(material, j)))
-            contacts.surface_velocities[k, 0], contacts.surface_velocities[k, 1] = dot(belt, t), dot(belt, s)
+            write_frame(contacts, k, (found[4], found[5], found[6]), belt)
             for r in range(3):
                 contacts.points[k, r] = found[1 + r]
-                contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]
+
+
+@compiled
+def write_frame(contacts: ContactArrays, k: int, n: Vector, belt: Vector) -> None:
+    """Axes of a contact with the normal ``n``, and velocities along them of surfaces that move by ``belt``."""
+    # first tangent: the normal times the unit vector that is furthest from it
+    if abs(n[0]) <= abs(n[1]) and abs(n[0]) <= abs(n[2]):
+        t = cross(n, (1.0, 0.0, 0.0))
+    elif abs(n[1]) <= abs(n[2]):
+        t = cross(n, (0.0, 1.0, 0.0))
+    else:
+        t = cross(n, (0.0, 0.0, 1.0))
+    t = scaled(1.0 / norm(t), t)
+    s = cross(n, t)
+    contacts.surface_velocities[k, 0], contacts.surface_velocities[k, 1] = dot(belt, t), dot(belt, s)
+    for r in range(3):
+        contacts.frames[k, r, 0], contacts.frames[k, r, 1], contacts.frames[k, r, 2] = t[r], s[r], n[r]
 
 
 @compiled

@@ -26,8 +26,8 @@ from delassus.contact.solvers.interior import solved
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
+from delassus.contact.sparse.factor import MAX_PARTS
 from delassus.contact.sparse.newton import TUNING as ISLANDS
-from delassus.contact.sparse.records import MAX_PARTS
 from delassus.spatial.rotations import Array
 
 

@@ -193,6 +193,7 @@ class Blocks:
         first = np.concatenate([[0], np.cumsum(sizes)])
         at = np.cumsum(sizes**2) - sizes**2
         total = int((sizes**2).sum())
+        widths = np.array([sum(tree.joints[i].nq for i in links) for links in blocks], np.int64)
         block_of, place = np.zeros(tree.n_links, np.int64), np.zeros(tree.nv, np.int64)
         for b, links in enumerate(blocks):
             block_of[links] = b
@@ -207,6 +208,7 @@ class Blocks:
             np.array([*(s.start for s in tree.v_slices), tree.nv], np.int64),
             np.array([a for j in tree.joints for a in j.motion_axes], np.int64),
             place,
+            np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
         )
         self.joints = self._joints(bounded_joints(tree, limits, passive == "model"))
         described, lines, b, rows, J = [], list[Line](), 0, 0, 0
@@ -226,7 +228,6 @@ class Blocks:
         turns = np.array([a >= 3 for j in tree.joints for a in j.motion_axes], np.int64)[self.dofs]
         usual = usual_inertias(tree)[self.dofs]
         one = [not k.loops and k.tree.n_links == 1 and k.tree.is_free_body(0) for k in self.kinds for _ in k.links]
-        widths = np.array([sum(tree.joints[i].nq for i in links) for links in blocks], np.int64)
         alone = np.where(np.array(one, bool), np.cumsum(widths) - widths, -1)
         self.bodies = Bodies(first, turns, usual, at, mass, M, L, inverse, loop_rows, loops_at, Q, alone)
         self._describe_free(tree)

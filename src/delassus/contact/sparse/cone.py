@@ -30,6 +30,9 @@ a copy; mobilities of its friction (5, 5) and their factor; and its size."""
 NEWTON_STEPS, PRECISION, PIVOT = 40, 1e-14, 1e-14
 """Most steps to the slip of a patch, relative error of its friction at which they end, and least pivot there."""
 
+SPEED = 1e6
+"""Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""
+
 OUT_OF_REACH = 1e20
 """Velocity (m/s, rad/s) of what does not take part."""
 

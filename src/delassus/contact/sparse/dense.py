@@ -15,9 +15,10 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN, cone_law
+from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
-from delassus.contact.sparse.records import Bodies, Graph, Islands, Options, RowLaws, RowMemory, Rows, Work
+from delassus.contact.sparse.records import Bodies, Islands, Options, RowLaws, RowMemory, Rows, Work
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.spins import prepare_patch
 from delassus.contact.sparse.sweeps import push, residual_of

@@ -11,10 +11,29 @@ Source: George and Liu 1981; Davis 2006.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.records import Graph
+from delassus.contact.snapshot import Indices
 from delassus.spatial.rotations import Array
+
+MAX_PARTS = 20
+"""Parts of an island that Newton's method tries at most."""
+
+
+class Graph(NamedTuple):
+    """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""
+
+    near: Indices
+    degree: Indices
+    order: Indices
+    start: Indices
+    fill: Indices
+    where: Indices
+    sizes: Indices
+    size: Indices
+    first: Indices
+    local: Indices
 
 
 @compiled

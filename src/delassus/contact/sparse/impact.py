@@ -230,9 +230,8 @@ def find_bounces(data: Data, options: Options) -> bool:
     """Whether anything bounces; if so, blocks that this strikes, and when.
 
     ``wrong`` becomes 1 where a contact hits, 2 where it bounces. All that contacts tie that hit is struck at one time,
-    when the first of them bounces, and not before an earlier impact. Of a free body and the world that is where the gap
-    is closed, else the start of the step: impulses on two bodies, or on joints, would act where these are not, and
-    momentum and energy would be lost or gained.
+    when the first of them bounces, and not before an earlier impact; with blocks with loops, the start of the step.
+    Blocks are ``placed`` where they are then (`delassus.contact.sparse.hits`), but for a free body and the world.
     """
     bodies, state, rows, found, b = data.bodies, data.state, data.rows, data.contacts.found, data.progress.bounces
     n_contacts, any_bounces, changed = data.progress.step[CONTACTS], False, True
@@ -245,9 +244,7 @@ def find_bounces(data: Data, options: Options) -> bool:
         hits, bounces = impact(rate, approach, reached, found.restitution[e], options.tolerance, options.resting)
         rows.wrong[i] = hits + bounces
         if bounces > 0.0:
-            t, any_bounces = 0.0, True
-            if rows.b[i] < 0 and bodies.alone[rows.a[i]] >= 0:
-                t = impact_time(rate, approach, reached, options.dt)
+            t, any_bounces = impact_time(rate, approach, reached, options.dt), True
             for block in (rows.a[i], rows.b[i]):
                 if block >= 0 and t < b.times[block]:
                     b.times[block], b.first[block] = t, e
@@ -255,6 +252,10 @@ def find_bounces(data: Data, options: Options) -> bool:
         changed = False
         for i in range(n_contacts):
             k, j = rows.a[i], rows.b[i]
+            if rows.wrong[i] > 0.0 and (b.early[k] == 1 or (j >= 0 and b.early[j] == 1)):
+                for block in (k, j):
+                    if block >= 0 and 0.0 < b.times[block] < math.inf:
+                        b.times[block], changed = 0.0, True
             if rows.wrong[i] > 0.0 and j >= 0 and b.times[k] != b.times[j]:
                 if b.times[j] < b.times[k]:
                     k, j = j, k
@@ -264,8 +265,14 @@ def find_bounces(data: Data, options: Options) -> bool:
                     k, j = j, k
                 b.last[k], b.source[k], changed = b.last[j], b.source[j], True
     for k in range(bodies.at.size):
+        b.placed[k] = 0
         if b.times[k] < b.last[k]:
             b.times[k], b.first[k] = b.last[k], -1 - b.source[k]
+    for i in range(n_contacts if any_bounces else 0):
+        if rows.wrong[i] > 0.0 and (rows.b[i] >= 0 or bodies.alone[rows.a[i]] < 0):
+            for block in (rows.a[i], rows.b[i]):
+                if block >= 0 and 0.0 < b.times[block] < math.inf:
+                    b.placed[block] = 1
     return any_bounces
 
 
@@ -340,10 +347,10 @@ def has_one_inertia(H: Array, at: int) -> bool:
 def end_impact(data: Data, options: Options) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
-    They are half a step behind again. Free bodies move in this step by the velocity after the impact, from the start
-    on: they are displaced by as much as it is later, those whose energy depends on how they are turned with their
-    centres of mass alone. Returns whether what is left out changes a
-    velocity by more than the tolerance.
+    They are half a step behind again, but those of blocks that are ``placed``. Free bodies move in this step by the
+    velocity after the impact, from the start on: they are displaced by as much as it is later, those whose energy
+    depends on how they are turned with their centres of mass alone. Returns whether what is left out changes a velocity
+    by more than the tolerance.
     """
     bodies, state, rows, contacts, islands = data.bodies, data.state, data.rows, data.contacts, data.islands
     work, reduced, n_contacts, n = data.work, False, data.progress.step[CONTACTS], data.progress.step[ROWS]
@@ -362,7 +369,8 @@ def end_impact(data: Data, options: Options) -> bool:
         t = bounces.times[b]
         if t < math.inf:
             bounces.last[b], bounces.source[b], f, H, at = t, b, bodies.first[b], bodies.mass, bodies.at[b]
-            is_late = bodies.alone[b] >= 0 and t > 0.0 and not is_moved(bodies, b)
+            placed = bounces.placed[b] == 1
+            is_late = bodies.alone[b] >= 0 and t > 0.0 and not placed and not is_moved(bodies, b)
             alike = is_late and has_one_inertia(H, at)
             for i in range(6 if alike else 3 if is_late else 0):
                 j, k = (i + 1) % 3, (i + 2) % 3

@@ -142,6 +142,7 @@ def take_mean_products(model: Model, data: Data, options: Options) -> None:
         gains[0, c] = gains[1, c] = state.shift[c] = state.target[c] - state.v[c]
         state.next.v[c] = 0.0
         moves = moves or state.v[c] != 0.0
+    lead_placed(data, 1.0)
     for turn in range(2 if moves else 0):
         for k in range(model.motions.shape[0]):
             call = model.motions[k]
@@ -157,6 +158,14 @@ def take_mean_products(model: Model, data: Data, options: Options) -> None:
                     gains[1, f + c] = state.shift[f + c] = gains[0, f + c] + further
                 else:
                     state.target[f + c] += further
+    lead_placed(data, -1.0)
+
+
+@inlined
+def lead_placed(data: Data, sign: float) -> None:
+    """Velocities of blocks that an impact has placed, from half a step behind to those after it, or back."""
+    for c in range(data.state.v.size if data.progress.step[IMPACTS] > 0 else 0):
+        data.state.v[c] += sign * data.progress.bounces.lead[c]
 
 
 @compiled

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
 from delassus.contact.snapshot import Indices
+from delassus.contact.sparse.factor import MAX_PARTS, Graph
 from delassus.spatial.rotations import Array
 
 
@@ -14,7 +15,7 @@ class Links(NamedTuple):
 
     Of each link its parent (−1: the world), its place among the links of the blocks, its block, and its first degree of
     freedom in the scene; of each degree of freedom the axis of the body frame that it moves along, and its place among
-    those of the blocks.
+    those of the blocks. ``coordinates`` says where those of each block begin in ``q``.
     """
 
     parents: Indices
@@ -23,6 +24,7 @@ class Links(NamedTuple):
     first_dof: Indices
     axes: Indices
     place: Indices
+    coordinates: Indices
 
 
 class Bodies(NamedTuple):
@@ -87,7 +89,9 @@ class Bounces(NamedTuple):
     this impact is, infinite where it does not strike, and ``last`` when the one before was, of the block ``source``, or
     `NOT_STRUCK`; ``first`` the contact whose gap says so, or −1 − the block whose impact before does. Of degrees of
     freedom: ``kick`` is what velocities at the time of the impact have more than ``v``, ``late`` how far bodies are
-    displaced by impacts that are not at the start of the step.
+    displaced by impacts that are not at the start. ``placed`` are those that this impact moves to where they are then,
+    ``base`` (s) when, ``spans`` (s) times by which blocks are moved, ``lead`` what velocities after it had more than
+    ``v``; ``early`` ones are struck at the start. See `delassus.contact.sparse.hits`.
     """
 
     falls: Array
@@ -95,8 +99,13 @@ class Bounces(NamedTuple):
     last: Array
     first: Indices
     source: Indices
+    placed: Indices
+    early: Indices
+    base: Array
     kick: Array
     late: Array
+    spans: Array
+    lead: Array
 
 
 class State(NamedTuple):
@@ -214,21 +223,6 @@ class Islands(NamedTuple):
     wanted: Array
 
 
-class Graph(NamedTuple):
-    """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""
-
-    near: Indices
-    degree: Indices
-    order: Indices
-    start: Indices
-    fill: Indices
-    where: Indices
-    sizes: Indices
-    size: Indices
-    first: Indices
-    local: Indices
-
-
 class Work(NamedTuple):
     """Memory for one island at a time; ``part`` of it is an island of its own."""
 
@@ -306,20 +300,11 @@ class Sleep(NamedTuple):
     time: Array
 
 
-MAX_PARTS = 20
-"""Parts of an island that Newton's method tries at most."""
-
-
-SPEED = 1e6
-"""Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""
-
-
 class Options(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
     ``speed`` (m/s) is what residuals are small against, of islands `SPEED` times the tolerance.
-    ``asks`` is 1 where another solver than that of islands makes impulses of rows, ``max_parts`` the largest number of
-    parts of an island that Newton's method tries.
+    ``asks``: 1 where another solver than that of islands makes impulses; ``max_parts``: most parts of islands to try.
     """
 
     dt: float
@@ -439,6 +424,20 @@ class ImpactTape(NamedTuple):
     times: Array
     falls: Array
     firsts: Indices
+    placed: Indices
+    leads: Array
+
+
+class HitTape(NamedTuple):
+    """Of each impact the state before it of blocks that it has placed, what ``kick`` they had, and contacts before."""
+
+    q: Array
+    v: Array
+    kick: Array
+    points: Array
+    frames: Array
+    depths: Array
+    surface_velocities: Array
 
 
 class Tape(NamedTuple):
@@ -459,6 +458,7 @@ class Tape(NamedTuple):
     after: Array
     parts: Array
     impacts: ImpactTape
+    hit: HitTape
     q: Array
     asleep: Indices
 

@@ -10,7 +10,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, point_block
+from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, point_block
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
@@ -394,6 +394,14 @@ def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> in
             node_ends[total] += 1
     member_ends[total] = n_rows
     return total
+
+
+@inlined
+def set_limits(rows: Rows, joints: Joints, i: int, e: int, q: Array, dt: float, late: float) -> None:
+    """Velocities by which joint ``e`` gets to its limits in a step, of row group ``i``, ``late`` beside ``q``."""
+    x = q[joints.coordinates[e]] + late
+    rows.law.d[i, 0] = max(-max(x - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
+    rows.law.d[i, 1], rows.law.d[i, 2] = min(max(joints.upper[e] - x, 0.0) / dt, OUT_OF_REACH), 0.0
 
 
 @compiled

@@ -18,7 +18,8 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
-from delassus.contact.sparse.cone import JOINT, OUT_OF_REACH, PATCH, SPIN
+from delassus.contact.sparse.cone import JOINT, PATCH, SPIN
+from delassus.contact.sparse.hits import end_placed, leave_springs_out, place_struck, start_behind, stop_tangents
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
     DONE,
@@ -71,11 +72,9 @@ from delassus.contact.sparse.records import (
     SPINS,
     STATUS,
     STEP_FORWARD,
-    Bodies,
     Data,
     Model,
     Options,
-    Rows,
 )
 from delassus.contact.sparse.rows import (
     find_islands,
@@ -83,6 +82,7 @@ from delassus.contact.sparse.rows import (
     normal_velocity,
     place_groups,
     prepare_group,
+    set_limits,
     warm_start_joints,
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
@@ -118,14 +118,12 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
     bodies, state, rows, joints, islands = data.bodies, data.state, data.rows, data.joints, data.islands
     for e in range(joints.dofs.size):
         dof, block = joints.dofs[e], joints.blocks[e]
-        q = state.q[joints.coordinates[e]] + data.progress.bounces.late[dof]
         m = bodies.first[block + 1] - bodies.first[block]
         rows.a[count], rows.b[count], rows.at_a[count] = block, -1, at
         islands.contact[count] = -1
         rows.kind[count], rows.law.mu[count], rows.law.friction_offset[count] = JOINT, 0.0, dt * joints.forces[e]
         rows.law.unit[count] = length if bodies.turns[dof] == 1 else 1.0
-        rows.law.d[count, 0] = max(-max(q - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)
-        rows.law.d[count, 1], rows.law.d[count, 2] = min(max(joints.upper[e] - q, 0.0) / dt, OUT_OF_REACH), 0.0
+        set_limits(rows, joints, count, e, state.q, dt, data.progress.bounces.late[dof])
         rows.law.turning[count, 0] = rows.law.turning[count, 1] = rows.law.turning[count, 2] = 0.0
         for k in range(m):
             rows.J[at + k] = 0.0
@@ -171,30 +169,6 @@ def add_spins(model: Model, data: Data, count: int, at: int) -> int:
             length = lever(found, e, c)
             rows.r[j, c] = contacts.angular[START, e, c] / length if length > 0.0 else 0.0
     return count
-
-
-@compiled
-def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
-    """No rows of tangents for a contact without Coulomb's friction; the cone of its spin has ``μ = 1``."""
-    rows.law.mu[i], rows.law.d[i, 0], rows.law.d[i, 1] = 1.0, 0.0, 0.0
-    rows.r[i, 0] = rows.r[i, 1] = 0.0
-    for side in range(2):
-        block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
-        if block >= 0:
-            for k in range(at, at + 2 * (bodies.first[block + 1] - bodies.first[block])):
-                rows.J[k] = 0.0
-    prepare_group(bodies, rows, i, 0.0)
-
-
-@compiled
-def leave_springs_out(model: Model, data: Data, options: Options) -> None:
-    """Masses of an instant, in which springs do nothing, and row groups with these."""
-    free_motion_of_robots(model, data, options, False)
-    for i in range(data.progress.step[SPINS]):
-        prepare_group(data.bodies, data.rows, i, 0.0)
-    for i in range(data.progress.step[CONTACTS]):
-        if data.rows.kind[i] == PATCH:
-            prepare_patch(data.bodies, data.rows, i)
 
 
 @compiled
@@ -264,9 +238,10 @@ def begin_step(data: Data, n: int) -> None:
         report[c] = 0.0
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = bounces.late[c] = bounces.kick[c] = 0.0
+        bounces.lead[c] = 0.0
         data.progress.start[c] = state.v[c]
     for b in range(data.bodies.at.size):
-        bounces.last[b], bounces.source[b] = NOT_STRUCK, b
+        bounces.last[b], bounces.source[b], bounces.base[b] = NOT_STRUCK, b, 0.0
     begin_tape(data)
 
 
@@ -301,6 +276,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
                 if model.springs.block.size > 0:
                     leave_springs_out(model, data, options)
                 compress(data, options.dt)
+                place_struck(model, data, options)
             else:
                 take_mean_products(model, data, options)
                 add_turning(data)
@@ -315,6 +291,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
             statuses[REDUCED if reduced and status == DONE else status] += 1
             progress[PHASE] = POSE
             smooth_motion(model, data, options)
+            start_behind(data, options)
             continue
         else:
             return end_step(model, data, options)
@@ -389,7 +366,9 @@ def solve_islands(model: Model, data: Data, options: Options) -> int:
 
 @compiled
 def undo(data: Data, code: int) -> int:
-    """The velocities of the start, and ``code``."""
+    """The state of the start, and ``code``."""
+    for c in range(data.state.q.size):
+        data.state.q[c] = data.progress.tape.q[c]
     for c in range(data.state.v.size):
         data.state.v[c] = data.progress.start[c]
     return code
@@ -420,13 +399,15 @@ def end_step(model: Model, data: Data, options: Options) -> int:
     find_pushed(rows, total, model.loops, model.loop_motion)
     start_correction(model, data, options)
     share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
-    for c in range(state.shift.size if progress[IMPACTS] > 0 else 0):
-        state.shift[c] += data.progress.bounces.late[c]
+    if progress[IMPACTS] > 0:
+        end_placed(data, options.dt)
     if not move_stiff_loops(model.springs, model.loops, model.loop_motion):
         statuses[COARSE_STEP] = 1
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
+    for b in range(bodies.at.size if progress[IMPACTS] > 0 else 0):
+        data.progress.bounces.spans[b] = options.dt
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.loops, model.loop_motion) else 0
     if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1

@@ -21,22 +21,22 @@ from delassus.contact.results import SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE
+from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE, SPEED
 from delassus.contact.sparse.energies import Energies, energies_of
+from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
     CONTACTS,
     PHASE,
     ROWS,
-    SPEED,
     STATUS,
     STEP_FORWARD,
     Bounces,
     Contacts,
     ContactsBefore,
     Data,
-    Graph,
+    HitTape,
     ImpactTape,
     Islands,
     LinkMotion,
@@ -89,13 +89,7 @@ ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
 IMPULSES = "impulses", "sustained", "angular_impulses", "sustained_angular"
 """Names of what acts at contacts (n, 3) over a step (N s, N m s): in all phases, and without impacts."""
 
-SLEEP = {
-    "islands": "i8 links",
-    "rested": "f8 links",
-    "last_q": "f8 nq",
-    "last_v": "f8 nv",
-    "last_tau": "f8 nv",
-}
+SLEEP = {"islands": "i8 links", "rested": "f8 links", "last_q": "f8 nq", "last_v": "f8 nv", "last_tau": "f8 nv"}
 """Arrays that say which bodies sleep: the island of each link's body (0: it is awake), and how long it has been at
 rest (s); and the state and the joint forces that the last step left, for bodies wake where others are set."""
 
@@ -137,7 +131,9 @@ class BlockSteps:
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
         self.state = State(*[*_zeros(*moving), *ends])
-        self._dt = np.full(max(n, 1), options.dt)
+        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n, n), *_zeros(n, nv, nv, n, nv))
+        bounces.early[(blocks.bodies.loop_rows > 0) | np.isin(np.arange(n), blocks.springs.block)] = 1
+        self._dt, self._spans, bounces.spans[:] = np.full(1, options.dt), bounces.spans, options.dt
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
         self.model = Model(
@@ -149,7 +145,6 @@ class BlockSteps:
         of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
         counts = _indices(9, len(STATUSES), len(STATUSES))
-        bounces = Bounces(*_zeros(n, n, n), *_indices(n, n), *_zeros(nv, nv))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0), bounces])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
@@ -174,7 +169,7 @@ class BlockSteps:
         for kind in blocks.kinds:
             k, tree, v, m = len(kind.links), kind.tree, int(bodies.first[b]), sum(c.size for c in kind.loops)
             state, after = (s.q[q:], s.v[v:], s.tau[v:]), (s.next.q[q:], s.next.v[v:])
-            moves = s.q[q:], s.after[v:], self._dt, s.shift[v:]
+            moves = s.q[q:], s.after[v:], self._spans[b:], s.shift[v:]
             if kind.is_free:
                 free = call("position_update", k, *moves, blocks.inertias, *after)
                 free.insert(1, k)
@@ -239,11 +234,16 @@ class BlockSteps:
 
     def _tape(self, groups: int, nv: int) -> Tape:
         """Memory for all problems of a step that has so many row groups."""
-        most, blocks = 2 * STEP.max_attempts + 1, len(self.blocks.bodies.at)
-        problems = _indices(1, most, most + 1, most * groups)
-        impacts = ImpactTape(*_zeros((most, nv), (most, blocks), (most, blocks)), *_indices((most, blocks)))
-        of_each = _zeros((most * groups, 10), (most, nv), (most, blocks))
-        return Tape(*[*problems, *of_each, impacts, *_zeros(len(self.state.q)), *_indices(blocks)])
+        each, blocks, q, found = STEP.max_attempts, len(self.blocks.bodies.at), len(self.state.q), self.detector.found
+        most, of_blocks = 2 * each + 1, (2 * each + 1, blocks)
+        problems, of_each = (
+            _indices(1, most, most + 1, most * groups),
+            _zeros((most * groups, 10), (most, nv), of_blocks),
+        )
+        numbers = [*_zeros((most, nv), of_blocks, of_blocks), *_indices(of_blocks, of_blocks), *_zeros((most, nv))]
+        kept = [(each, *x.shape) for x in (found.points, found.frames, found.depths, found.surface_velocities)]
+        impacts, hit = ImpactTape(*numbers), HitTape(*_zeros((each, q), (each, nv), (each, nv), *kept))
+        return Tape(*[*problems, *of_each, impacts, hit, *_zeros(q), *_indices(blocks)])
 
     def _make_team(self, works: list[Work]) -> None:
         """Places for threads, each with its own memory; see `delassus.contact.sparse.parts`."""

@@ -35,11 +35,12 @@ def record_problem(data: Data) -> None:
     for c in range(data.state.after.size):
         tape.after[k, c] = data.state.after[c]
         tape.impacts.kicks[k, c] = data.progress.bounces.kick[c]
+        tape.impacts.leads[k, c] = data.progress.bounces.lead[c]
     for b in range(data.bodies.at.size):
         tape.parts[k, b], bounces = 1.0, data.progress.bounces
         impacts = tape.impacts
         impacts.times[k, b], impacts.falls[k, b] = bounces.times[b], bounces.falls[b]
-        impacts.firsts[k, b] = bounces.first[b]
+        impacts.firsts[k, b], impacts.placed[k, b] = bounces.first[b], bounces.placed[b]
 
 
 @compiled

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.points import PATH, error_changes, position_changes
+from delassus.algorithms.contact.changes.points import error_changes, position_changes
 from delassus.algorithms.contact.changes.products import Products
-from delassus.algorithms.contact.changes.step import StepChanges
+from delassus.algorithms.contact.changes.step import step_changes
 from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
@@ -50,7 +50,7 @@ from delassus.quantities.options import CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives, check_first
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
-from delassus.spatial.motion import from_entries, scaled_matrix
+from delassus.spatial.motion import column, from_entries, scaled_matrix
 from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Scalar
 
 UNIT_NORMAL = 1e-5
@@ -141,16 +141,9 @@ def _contact_step_derivatives(
     asked = {output.name for output in request.quantity.outputs}
     varying = {a.name: a.size for a in request.arguments if columns.get(a.name) in asked}
     varied = bound.varied(varying)
-    controls = [bound.control_rates(v=None if found.impact is None else found.start)[:2], bound.control_rates()[:2]]
-    problem, inputs = step.problem.held(cast(DualOps, varied.ops), varied.values), _inputs(varied)
-    if step.problem.path is not None:
-        varying[PATH] = step.tree.nv
-        v = [Dual(x, {(PATH, k): 1.0}) for k, x in enumerate(step.v)]
-        problem.follow(step.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-    changes = StepChanges(step, found, controls, inputs, problem, varying)
-    made, distance = changes.all(), changes.distance()
-    if PATH in made:
-        made["v"] = made["v"] + made[PATH]
+    moving = [x for own in found.motion.v for x in column(ops, own)]
+    controls = [bound.control_rates(v=None if found.impact is None else moving)[:2], bound.control_rates()[:2]]
+    made, distance = step_changes(step, found, controls, _inputs(varied), varied, varying)
     state = [stacked(bound, x) for x in (found.q, found.v, found.impulses, found.residuals)]
     none = ops.zeros(2 * step.tree.nv, 1)  # of what is not asked for
     with_inputs = [made.get(name, none) for name in (control, *(a.name for a in request.parameters))]
@@ -288,9 +281,10 @@ def _free_step_changes(bound: BoundRequest) -> list[Matrix]:
     with_v = scaled_matrix(ops, h, changes.forces_with_v - M @ products.with_axes) - M
     varied = bound.varied({})
     problem = motion.problem.held(cast(DualOps, varied.ops), varied.values)
-    by_q, place, end = position_update_changes(problem, after, cast(Scalar, Dual(h)), read("shift"), ())
-    by_v, by_shift = range(nv), range(nv, 2 * nv)
-    parts = [ops.take(x, None, part) for x in (place, end) for part in (by_v, by_shift)]
+    time: Any = Dual(h, {"time": 1.0})
+    by_q, place, end = position_update_changes(problem, after, time, read("shift"), ("time",))
+    columns = range(nv), range(nv, 2 * nv), (2 * nv,)
+    parts = [ops.take(x, None, part) for x in (place, end) for part in columns]
     return [scaled_matrix(ops, h, changes.forces), with_v, by_q, *parts]
 
 
@@ -476,8 +470,10 @@ FREE_STEP_CHANGES = Quantity(
         Output("q_by_q", ("nv", "nv"), "change of the configuration displaced by dt after + shift with positions"),
         Output("q_by_v", ("nv", "nv"), "the same with after"),
         Output("q_by_shift", ("nv", "nv"), "the same with shift"),
+        Output("q_by_time", ("nv",), "the same with dt"),
         Output("v_by_v", ("nv", "nv"), "change of the velocity at the end, in the axes of that time, with after"),
         Output("v_by_shift", ("nv", "nv"), "the same with shift"),
+        Output("v_by_time", ("nv",), "the same with dt"),
     ),
     _free_step_changes,
     options=MOTION,

@@ -64,7 +64,8 @@ def stepped_sensors(bound: BoundRequest, step: KernelStep, found: StepSolution) 
     check_no_loops([c for c in bound.constraints if c.frames and not c.n_impulses], options.sensors)
     own.tree = bound.request.tree  # single links of the step's own have no physical meaning
     start = own.motion(v=None if found.impact is None else found.start)
-    motion, forces = start.at_state(found.q, found.v, []), contact_forces(step.problem, found.impulses, step.over_h)
+    touching, motion = found.place(step).problem, start.at_state(found.q, found.v, [])
+    forces = contact_forces(touching, found.impulses, step.over_h)
     if any(x.kind in FORCES for x in options.sensors):
         of_spins = found.impulses[len(found.impulses) - len(step.lengths) :]
         for link, wrench in [
@@ -76,7 +77,7 @@ def stepped_sensors(bound: BoundRequest, step: KernelStep, found: StepSolution) 
         own,
         motion,
         lambda: (mean_accelerations(bound.ops, own.tree, *states, step.over_h), {}),
-        lambda sensor: touch(step.problem, forces, sensor),
+        lambda sensor: touch(touching, forces, sensor),
         found.start,
     )
 

@@ -57,6 +57,9 @@ VELOCITY = "velocity"
 PATH = "path"
 """Name of the velocity (nv) by which links go on their paths, among parameters: contacts depend on it by themselves."""
 
+LATER_PATH = "path from where bodies are placed"
+"""The same of a step that starts where an impact has placed bodies."""
+
 
 AHEAD = "ahead"
 """Name of the twists by which links are displaced at the end of their path, among what offsets vary with."""

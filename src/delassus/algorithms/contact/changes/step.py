@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, cast
 
 from delassus.algorithms.contact.changes.correction import bound_changes, displacement_changes
+from delassus.algorithms.contact.changes.impacts import TIME, ImpactPart
 from delassus.algorithms.contact.changes.points import (
+    LATER_PATH,
+    PATH,
     PositionChanges,
+    TurningChanges,
     momentum_of_lines,
     position_changes,
     turning_changes,
@@ -24,35 +28,29 @@ from delassus.algorithms.contact.changes.points import (
 from delassus.algorithms.contact.changes.products import Products, over_masses
 from delassus.algorithms.contact.changes.response import Response
 from delassus.algorithms.contact.changes.varied import Varied
-from delassus.algorithms.contact.impacts import nearest_of_impact, of_displaced
+from delassus.algorithms.contact.impacts import nearest_of_impact
 from delassus.algorithms.contact.law import part_beyond
 from delassus.algorithms.contact.modes import nearest_mode
-from delassus.algorithms.contact.solution import Impact, StepInputs, StepSolution
+from delassus.algorithms.contact.problem import maximum_of
+from delassus.algorithms.contact.solution import StepInputs, StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.integrate import position_rates, position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
-from delassus.spatial.dual_ops import Rates, value
-from delassus.spatial.motion import (
-    column,
-    diagonal,
-    entries_by_row,
-    from_entries,
-    from_rows,
-    minus,
-    plus,
-    scaled_matrix,
-)
+from delassus.spatial.dual_ops import Dual, DualOps, Rates, value
+from delassus.spatial.motion import column, diagonal, entries_by_row, from_entries, from_rows, minus, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
 
 
-class StepChanges:
+class StepChanges(ImpactPart):
     """Derivatives of a step that has been solved.
 
     ``controls`` are changes of joint forces with positions and velocities (`control_rates`), after an impact and before
     it; ``inputs`` and ``problem`` are those of `Varied`, and ``varying`` the names and sizes of arguments that vary.
+    Where impacts place bodies, ``step`` and ``problem`` are those of `StepSolution.place`, and ``first`` are the
+    derivatives of the step that starts before them.
     """
 
     def __init__(
@@ -63,8 +61,11 @@ class StepChanges:
         inputs: StepInputs,
         problem: Problem,
         varying: Mapping[str, int],
+        first: StepChanges | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
+        self._first, self._places, self._dq = self if first is None else first, first is not None, None
+        self._motion = found.motion if found.motion.problem is step.problem else step.motion
         self._M, self._J = mass_matrix(step.problem), jacobian(step.problem)
         self._in_step = self._M  # what contacts see
         if step.springs is not None:
@@ -75,14 +76,16 @@ class StepChanges:
         self._are_unique = self._last.is_unique
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
-        self._varied = Varied(step, inputs, problem, found.start, parameters)
-        self._turned = turning_changes(step, self._varied)
+        moving = [x for own in self._motion.v for x in column(self._ops, own)]
+        self._varied = Varied(step, inputs, problem, moving, parameters)
+        self._turned: TurningChanges = turning_changes(step, self._varied) if first is None else first._turned
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
         """Distance (m/s, rad/s) of the nearest other mode (1 × 1), of the step and of its impacts, after `all`.
 
-        Zero where several velocities obey the laws.
+        Zero where several velocities obey the laws, and where an impact has placed bodies with springs: derivatives are
+        not known.
         """
         ops, solved, impact = self._ops, self._found.solved, self._found.impact
         ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
@@ -90,22 +93,33 @@ class StepChanges:
         for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
             acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
             x = ops.select(acts, ops.minimum(x, y), x)
-        return ops.matrix([[x if impact is None else nearest_of_impact(self._step, impact, x)]])
+        if impact is not None:
+            x = nearest_of_impact(self._step, impact, x)
+            if self._places and self._step.springs is not None:
+                x = ops.select(maximum_of(ops, impact.when.placed), 0.0, x)
+        return ops.matrix([[x]])
 
     def _beside(self, height: int, **parts: Matrix) -> Matrix:
-        """Columns of what varies, side by side; those that are not given are zero."""
-        ops = self._ops
-        return ops.hstack([parts.get(name, ops.zeros(height, width)) for name, width in self._widths.items()])
+        """Columns of what varies, side by side; those that are not given are zero.
+
+        Positions are those where an impact has placed bodies, which vary with all.
+        """
+        ops, placed = self._ops, None
+        if self._dq is not None and "q" in parts:
+            placed = ops.product(parts.pop("q"), self._dq)
+        out = ops.hstack([parts.get(name, ops.zeros(height, width)) for name, width in self._widths.items()])
+        return out if placed is None else placed + out
 
     def all(self) -> dict[str, Matrix]:
         """Changes of the state after the step (2 nv × k) with what varies, by name."""
         ops, step, found, last, varied = self._ops, self._step, self._found, self._last, self._varied
         nv, over_h, solved = step.tree.nv, step.over_h, found.solved
         start, late = self._beside(nv, v=ops.eye(nv)), None
+        moving = start
         if found.impact is not None:
-            start, late = self._struck(found.impact)
+            start, late, moving = self._struck(found.impact)
         reached, ending = self._smooth_motion(start)
-        changes, rho = self._in_motion(start)
+        changes, rho = self._in_motion(start, moving)
         impact, beside = found.impact, ops.zeros(step.problem.n_rows, ops.shape(start)[1])
         if found.moved.blocks:
             gained = self._beyond_smooth_motion(solved.velocity)
@@ -134,7 +148,7 @@ class StepChanges:
     def _turning(self) -> Matrix:
         """Changes (3 n × k) of what contacts turn by, of those that no impact has struck and no loop holds."""
         ops, step, found = self._ops, self._step, self._turned
-        out = self._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
+        out: Matrix = self._first._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
         parts = [x * step.moves.get(3 * k + c, 1.0) for k, x in enumerate(self._turns()) for c in range(3)]
         return diagonal(ops, parts) @ out if parts else out
 
@@ -156,12 +170,13 @@ class StepChanges:
         wide = len(still), ops.shape(with_late)[1]
         return changes._replace(rows=changes.rows + own), ops.put(by_late, wide, normals, range(wide[1]))
 
-    def _in_motion(self, start: Matrix) -> tuple[PositionChanges, Matrix]:
+    def _in_motion(self, start: Matrix, moving: Matrix) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of momentum (nv × k) at velocities ``v⁺`` and impulses that are held."""
         found, solved = self._found, self._found.solved
         gained, varied = minus(solved.velocity, found.start), self._varied
         impulses = solved.impulses, varied.impulses(self._last, solved.impulses)
-        stage = partial(self._of_motion, found.motion, start=start, varied=varied, controls=self._controls[0])
+        both = start, moving
+        stage = partial(self._of_motion, found.motion, start=both, varied=varied, controls=self._controls[0])
         mean, ops, step = self._step.mean_products(found.motion), self._ops, self._step
         if mean is None:
             return stage(gained, solved.velocity, impulses)
@@ -176,12 +191,13 @@ class StepChanges:
 
     def _of_motion(
         self, motion: DynamicsProblem, gained: Sequence[Scalar], velocity: Sequence[Scalar],
-        impulses: tuple[Sequence[Scalar], Sequence[Any]], start: Matrix, varied: Varied,
+        impulses: tuple[Sequence[Scalar], Sequence[Any]], start: tuple[Matrix, Matrix], varied: Varied,
         controls: tuple[Matrix, Matrix], *, products: Products | None = None, of_end: bool = True,
     ) -> tuple[PositionChanges, Matrix]:  # fmt: skip
         """The same of a motion that gains velocities (nv); impulses are those of rows, also as they vary.
 
-        Its ``products`` are those of its start, if not given. Held is the velocity ``of_end``, or what is gained.
+        ``start`` are changes of the velocities that it starts from, and of those that its forces are of. Its
+        ``products`` are those of its start, if not given. Held is the velocity ``of_end``, or what is gained.
         """
         ops, step, over_h = self._ops, self._step, self._step.over_h
         nv, h = step.tree.nv, step.h
@@ -194,18 +210,19 @@ class StepChanges:
         changes = position_changes(motion, self._M, qdd, velocity, forces, products)
         with_q, with_v = controls
         rho_v = scaled_matrix(ops, h, changes.forces_with_v - with_v)
-        with_axes = scaled_matrix(ops, h, products.with_axes)
-        rho_v = rho_v - self._M @ (with_axes + ops.eye(nv) if of_end else with_axes)
+        rho_v, lost = rho_v - self._M @ scaled_matrix(ops, h, products.with_axes), self._M
         if step.springs is not None:
             with_gained, with_start = step.springs.matrices()
-            rho_v = (rho_v - with_gained if of_end else rho_v) + with_start
+            rho_v, lost = rho_v + with_start, lost + with_gained
         of_parameters = varied.momentum(gained, impulses[1], with_forces=True, further=products.y)
-        with_positions = scaled_matrix(ops, h, changes.forces - with_q)
+        with_positions = scaled_matrix(ops, h, changes.forces)
         if step.springs is not None and step.springs.lines:
             turning = [self._rows_moved(x) for x in (gained, v)]
             with_positions = with_positions + momentum_of_lines(ops, step.springs, self._J, *turning)
         rho = self._beside(nv, q=with_positions, given=of_parameters)
-        return changes, rho + ops.product(rho_v, start)
+        rho = rho - self._first._beside(nv, q=scaled_matrix(ops, h, with_q))  # controls are of the first positions
+        rho = rho + ops.product(rho_v, start[1])
+        return changes, rho - ops.product(lost, start[0]) if of_end else rho
 
     def _rows_moved(self, x: Sequence[Scalar]) -> Matrix:
         """Changes (m × nv) of ``J x`` with positions."""
@@ -216,7 +233,7 @@ class StepChanges:
     ) -> tuple[PositionChanges, Matrix]:
         """Changes with positions, and of ``M x − Jᵀ p`` (nv × k) of velocities ``x`` that are gained; rows of ``v``."""
         ops, step, nv = self._ops, self._step, self._step.tree.nv
-        rest = self._found.motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
+        rest = self._motion.at_rest(ops.zeros(nv, 1), ops.zeros(step.problem.n_rows, 1))
         changes = position_changes(rest, self._M, gained, velocity, [value(p) for p in impulses])
         return changes, self._beside(
             nv, q=changes.forces, given=self._varied.momentum(gained, impulses, in_instant=in_instant)
@@ -339,96 +356,6 @@ class StepChanges:
         normals = response.normal_impulses(rho, sigma) if response.modes else ops.zeros(0, ops.shape(rho)[1])
         return response.velocities(rho, sigma) + held, normals
 
-    def _struck(self, impact: Impact) -> tuple[Matrix, Matrix]:
-        """Changes of velocities after an impact (nv × k), of the state where there is none, and of its displacement."""
-        ops, step, nv, varied, when = self._ops, self._step, self._step.tree.nv, self._varied, impact.when
-        unmoved = self._beside(nv, v=ops.eye(nv))
-        times, kick = self._impact_time(impact, unmoved)
-        v, floors, dv = impact.start, None, unmoved + kick
-        start, bounces = dv, cast(list[Scalar], [0.0 if e is None else e for *_, e in step.points])
-        compression = None
-        for solved in impact.phases:
-            response = Response(step.instant, solved)
-            unique = response.is_unique_with(bounces, compression, self._J)
-            compression = response
-            self._are_unique = ops.select(impact.struck, self._are_unique * unique, self._are_unique)
-            gained = minus(solved.velocity, v)
-            changes, rho = self._at_rest(gained, solved.velocity, varied.impulses(response, solved.impulses), True)
-            rho = rho - ops.product(self._M, dv)
-            sigma = self._beside(step.problem.n_rows, q=changes.rows, given=varied.velocities(solved.velocity))
-            if step.loops:
-                sigma = self._keeping_loops(sigma, gained, dv)
-            if floors is not None:
-                rho = rho + response.momentum_of_floors(floors, self._J)
-            dv, normals = self._answer(response, rho, sigma, self._M)
-            v = solved.velocity
-            if floors is not None:
-                break
-            pressed = diagonal(ops, solved.outcome.p[2 : 3 * len(bounces) : 3])
-            with_restitution = pressed @ varied.rates([e for *_, e in varied.points])
-            floors = diagonal(ops, bounces) @ normals + self._beside(len(bounces), given=with_restitution)
-        gained, centres = minus(v, impact.start), of_displaced(step, step.problem)
-        moved = varied.rates(column(varied.ops, of_displaced(step, varied.problem) @ from_entries(varied.ops, gained)))
-        late = diagonal(ops, when.times) @ (centres @ (dv - start) + self._beside(nv, given=moved))
-        by_time = step.mean_by_time(column(ops, centres @ from_entries(ops, gained)), gained)
-        late = -(late + diagonal(ops, by_time) @ times)
-        none = ops.zeros(*ops.shape(late))
-        return self._where(when.struck, dv - kick, unmoved), self._where(when.struck, late, none)
-
-    def _where(self, flags: Sequence[Scalar], a: Matrix, b: Matrix) -> Matrix:
-        """Rows of ``a`` where a flag is 1, else of ``b``."""
-        ops = self._ops
-        rows = zip(flags, ops.entries(a), ops.entries(b), strict=True)
-        return ops.matrix([[ops.select(x, y, z) for y, z in zip(p, q, strict=True)] for x, p, q in rows])
-
-    def _impact_time(self, impact: Impact, unmoved: Matrix) -> tuple[Matrix, Matrix]:
-        """Changes (nv × k) of the time of an impact, of each degree of freedom, and of the velocities that it gains."""
-        ops, step, when, varied = self._ops, self._step, impact.when, self._before
-        n, m = len(step.points), step.problem.n_rows
-        none, free = [cast(Scalar, 0.0)] * m, plus(step.v, when.gained)
-        _, rho = self._of_motion(step.motion, when.gained, free, (none, none), unmoved, varied, self._controls[1])
-        with_free = -step.space.L.solved(step.space.solve_transpose(rho))
-        further = diagonal(ops, when.falls) @ (with_free - unmoved)
-        gained = [x * y for x, y in zip(when.falls, when.gained, strict=True)]
-        faster, path = column(ops, self._J @ from_entries(ops, gained)), plus(step.v, gained)
-        over = list[Scalar]()
-        shares: tuple[list[Scalar], list[Scalar]] = [], []  # of the velocities at either end of the path
-        for u, t, bounces in zip(when.closing, when.at, when.bounces, strict=True):
-            late = ops.less(0.0, t)
-            within = bounces * ops.select(late, ops.less(t, step.h), step.has_mean)
-            over.append(ops.select(within, -1.0 / ops.select(within, u, 1.0), 0.0))
-            for share, sign in zip(shares, (-1.0, 1.0), strict=True):
-                share.append(0.5 * over[-1] * t * (1.0 + sign * t * step.over_h))
-        of_h = self._beside(1, given=varied.rates([varied.h]))
-        at = ops.zeros(n, ops.shape(unmoved)[1])
-        for share, v, dv in zip(shares, (step.v, path), (unmoved, unmoved + further), strict=True):
-            changes, _ = self._at_rest(v, v, none)
-            of_rows = self._beside(m, q=changes.rows, given=varied.rows(v)) + ops.product(self._J, dv)
-            at = at + diagonal(ops, share) @ ops.take(of_rows, changes.rows_of_gaps, None)
-        gaps = self._beside(n, q=changes.gaps, given=varied.rates([c.gap for c, *_ in varied.points]))
-        curves = [-0.5 * (t * step.over_h) * (t * step.over_h) * faster[row]
-                  for row, t in zip(changes.rows_of_gaps, when.at, strict=True)]  # fmt: skip
-        at = at + diagonal(ops, over) @ (gaps + from_entries(ops, curves) @ of_h)
-        times = ops.matrix(when.of_points) @ at
-        over_h, parts, rates = step.over_h, list[Scalar](), list[Scalar]()
-        for struck, t in zip(when.struck, when.times, strict=True):
-            parts.append(struck * (0.5 + t * over_h))
-            rates.append(-struck * t * over_h * over_h)
-        kicked = diagonal(ops, gained) @ (scaled_matrix(ops, over_h, times) + from_entries(ops, rates) @ of_h)
-        return times, diagonal(ops, parts) @ further + self._where(when.struck, kicked, ops.zeros(*ops.shape(kicked)))
-
-    def _keeping_loops(self, sigma: Matrix, gained: Sequence[Scalar], dv: Matrix) -> Matrix:
-        """Changes of rows (m × k), those of loops of ``J x`` with velocities ``x`` gained, on top of changing ones."""
-        ops, step = self._ops, self._step
-        changes, _ = self._at_rest(gained, gained, [0.0] * step.problem.n_rows)
-        own = self._beside(step.problem.n_rows, q=changes.rows, given=self._varied.rows(gained))
-        kept = ops.take(own - ops.product(self._J, dv), step.loops, None)
-        n, columns = step.problem.n_rows, range(ops.shape(sigma)[1])
-        others = [row for row in range(n) if row not in step.loops]
-        parts = ((ops.take(sigma, others, None), others), (kept, step.loops))
-        first, second = (ops.put(x, ops.shape(sigma), rows, columns) for x, rows in parts)
-        return first + second
-
     def _after(
         self, changes: PositionChanges, dv: Matrix, end_velocity: Matrix, shift: Matrix | None, offsets: Matrix
     ) -> dict[str, Matrix]:
@@ -439,17 +366,25 @@ class StepChanges:
         ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
         n = ops.shape(dv)[1]
         correction = found.correction
+        moved_by, keys = found.moved.shift, list(self._varied.parameters)
+        times, late, further = None, None, end_velocity
+        if self._places:
+            times, moved_by, late, further = self._from_places(found.moved, end_velocity)
+            keys += [(TIME, i) for i in range(len(times))]
         by_q, place, end = position_update_changes(
-            self._varied.problem, found.moved.velocity, self._varied.h, found.moved.shift, self._varied.parameters
+            self._varied.problem, found.moved.velocity, self._varied.h, moved_by, keys, times
         )
-        (by_v, by_shift, given), (v_by_v, v_by_shift, v_given) = (
-            [ops.take(x, None, range(*part)) for part in pairwise((0, nv, 2 * nv, ops.shape(x)[1]))]
-            for x in (place, end)
+        ends = 0, nv, 2 * nv, 2 * nv + len(self._varied.parameters), ops.shape(place)[1]
+        (by_v, by_shift, given, by_time), (v_by_v, v_by_shift, v_given, v_by_time) = (
+            [ops.take(x, None, range(*part)) for part in pairwise(ends)] for x in (place, end)
         )
         q = self._beside(nv, q=by_q, given=given) + by_v @ end_velocity
         v = self._beside(nv, given=v_given) + v_by_v @ end_velocity
         if shift is not None:
+            shift = shift if late is None else shift + further
             q, v = q + by_shift @ shift, v + v_by_shift @ shift
+        if late is not None:
+            q, v = q + by_time @ late, v + v_by_time @ late
         m = len(correction.goals.rows)
         if m:
             turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
@@ -461,7 +396,10 @@ class StepChanges:
             turned = ops.put(turned, (m, n), range(len(normals)), range(n))
             along = ops.product(with_v, dv) + diagonal(ops, with_moved) @ turned
             acting = self._varied.acting  # parameters that change displacements at velocities that are held
-            own = [*range(nv), *(2 * nv + k for k in acting)]
+            own, varying = [*range(nv), *(2 * nv + k for k in acting)], None
+            if self._dq is not None:
+                units = ops.put(ops.eye(len(acting)), (len(acting), n), range(len(acting)), own[nv:])
+                own, varying = [*range(n)], ops.vstack([self._dq, units])
             others = [k for k in range(n) if k not in own]
             with_own = ops.hstack([with_q, ops.take(with_parameters, None, acting)])
             height = nv + len(turning)
@@ -471,7 +409,8 @@ class StepChanges:
                 change, at_rest = displacement_changes(step, found, self._M, values[:m], changes.gaps, self._varied)
                 by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
                 by_bounds = ops.take(change, None, range(nv, nv + m))
-                further = ops.product(moving, by_own + ops.product(by_bounds, with_own))
+                further = by_own + ops.product(by_bounds, with_own)
+                further = ops.product(moving, further if varying is None else ops.product(further, varying))
                 end = from_rows(ops, values[-height * len(own) :], len(own)) + further
                 made = (entries_by_row(ops, x) for x in (ops.product(moving, by_bounds), end))
                 return [*values[:m], at_rest, *chain(*made)], 1.0
@@ -479,8 +418,10 @@ class StepChanges:
             none: list[Scalar] = [0.0] * (height * m)
             carried = [*correction.impulses, 1.0, *none, *entries_by_row(ops, ops.take(start, None, own))]
             at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
-            parts = [from_rows(ops, both[height * m :], len(own)), ops.take(start, None, others)]
-            end = ops.take(ops.hstack(parts), None, [[*own, *others].index(k) for k in range(n)])
+            end = from_rows(ops, both[height * m :], len(own))
+            if others:
+                end = ops.hstack([end, ops.take(start, None, others)])
+                end = ops.take(end, None, [[*own, *others].index(k) for k in range(n)])
 
             def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
                 by_bounds = from_rows(ops, values[: height * m], m)
@@ -494,7 +435,52 @@ class StepChanges:
             v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
             v = v + ops.put(turned, (nv, n), turning, columns)
         out, first = dict[str, Matrix](), 0
+        whole_end = ops.vstack([q, v])
+        if LATER_PATH in self._varying:
+            begin = 2 * nv + sum(width for name, width in self._varying.items() if name != LATER_PATH)
+            whole_end = whole_end + ops.take(whole_end, None, range(begin, begin + nv)) @ self._at_places
         for name, width in {"q": nv, "v": nv, **self._varying}.items():
-            out[name] = ops.take(ops.vstack([q, v]), None, range(first, first + width))
+            out[name] = ops.take(whole_end, None, range(first, first + width))
             first += width
         return out
+
+
+def step_changes(
+    step: KernelStep, found: StepSolution, controls: Sequence[tuple[Matrix, Matrix]], inputs: StepInputs, varied: Any,
+    varying: Mapping[str, int],
+) -> tuple[dict[str, Matrix], Matrix]:  # fmt: skip
+    """Changes by `StepChanges.all` and distance of a step, with numbers of the call that are ``varied``.
+
+    Where an impact places bodies they are dense, and take several times as long: a pass that is left out elsewhere.
+    """
+    ops, place = step.ops, found.place(step)
+
+    def changes(places: Mapping[str, KernelStep], found: StepSolution) -> tuple[dict[str, Matrix], Matrix]:
+        made: StepChanges | None = None
+        of_paths = dict.fromkeys(places, step.tree.nv) if step.problem.path is not None else {}
+        for name, at in places.items():
+            problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
+            if at.problem.path is not None:
+                v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
+                problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
+            made = StepChanges(at, found, controls, inputs, problem, {**varying, **of_paths}, made)
+        out, distance = cast(StepChanges, made).all(), cast(StepChanges, made).distance()
+        if of_paths:
+            out["v"] = out["v"] + out[PATH]
+        return {name: out[name] for name in ("q", "v", *varying)}, distance
+
+    if place is step or found.impact is None:
+        return changes({PATH: step}, found)
+    v = [x for own in found.motion.v for x in column(ops, own)]
+    plain = changes({PATH: step}, found._replace(motion=step.motion_at(v)))
+
+    def entries(made: dict[str, Matrix], distance: Matrix) -> list[Scalar]:
+        return [x for a in (*made.values(), distance) for x in entries_by_row(ops, a)]
+
+    pair, stays = {PATH: step, LATER_PATH: place}, 1.0 - maximum_of(ops, found.impact.when.placed)
+    values = ops.repeat(1, entries(*plain), lambda _: (entries(*changes(pair, found)), 1.0), stays)
+    out, rest = dict[str, Matrix](), iter(values)
+    for name, a in plain[0].items():
+        rows, columns = ops.shape(a)
+        out[name] = from_rows(ops, list(islice(rest, rows * columns)), columns) if columns else a
+    return out, from_rows(ops, list(rest), 1)

@@ -42,7 +42,7 @@ class Runs:
 
 def some_numbers(dtype):
     """Of states, about those at which machine code of another kind begins."""
-    lanes = ds.compile(ds.mechanisms.chain(1), (), "frame_pose", dtype=dtype).lanes
+    lanes = ds.compile(ds.mechanisms.chain(1), (), "mass_matrix", dtype=dtype).lanes
     return sorted({1, 3, lanes - 1, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, 5 * lanes, 128, 129, 300} - {0})
 
 

@@ -33,8 +33,25 @@ from internals import (
     trace,
 )
 
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
-"""Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.75,
+    -3.5,
+    np.inf,
+    -np.inf,
+    np.nan,
+    -np.nan,
+    5e-324,
+    -5e-324,
+    1e-45,
+    1e308,
+    -1e308,
+    1e-308,
+)
+"""Values that operations treat in their own way: zeros, infinities, NaN of both signs, denormals, values next to overflow."""
 
 K = np.random.default_rng(5).normal(size=(4, 6))
 ROBOTS = {

@@ -61,7 +61,7 @@ from programs import (
     table_of_operations,
 )
 from random_trees import some_constraints, some_mechanism
-from test_evaluator import of_an_arm, of_loops, of_operations
+from test_evaluator import of_an_arm, of_loops, of_operations, of_products
 from tools import ROUND_OFF, error, on_a_full_disk, requested, traced
 
 GCC, FOR_ARM, ARM = map(shutil.which, ("gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64"))
@@ -275,7 +275,7 @@ def on_arm(program, folder, dtype):
 @pytest.mark.slow
 @pytest.mark.skipif(FOR_ARM is None or ARM is None, reason="needs gcc for arm64 and qemu")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("make", [of_operations, of_an_arm, of_loops])
+@pytest.mark.parametrize("make", [of_operations, of_products, of_an_arm, of_loops])
 def test_arm64(tmp_path, make, dtype):
     """Emulated: C, machine code of any lanes and the evaluator give the interpreter's bits."""
     program, x = make()

@@ -129,6 +129,17 @@ def of_operations():
     return plain_program(graph, 3), [x[::5]]
 
 
+def of_products():
+    """One that many sums take, but not rounded with them."""
+    ops = TraceOps()
+    x, y, *others = ops.vector(2 + 2 * passes.MOST_USES)
+    product = x * y
+    made = [ops.number(product + z) for z in others[::2]] + [ops.number(z - product) for z in others[1::2]]
+    program = plain_program(passes.fuse(ops.graph([made])), 2 + len(others))
+    assert (program.graph.count().mul, program.graph.count().fma) == (1, 0)
+    return program, [np.random.default_rng(0).normal(size=(200, 2 + len(others)))]
+
+
 def of_an_arm():
     """Its dynamics, one end held."""
     arm = ds.mechanisms.chain(2)
@@ -142,7 +153,7 @@ def of_loops():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("make", [of_operations, of_an_arm, of_loops])
+@pytest.mark.parametrize("make", [of_operations, of_products, of_an_arm, of_loops])
 def test_lanes_and_levels(make, dtype):
     """Of machine code: whatever LLVM does, it rounds as programs say."""
     program, x = make()
@@ -156,7 +167,7 @@ def test_lanes_and_levels(make, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fused_operations(dtype):
-    """Of numbers of all sizes, and of those that cancel but for a few bits, down to denormal ones."""
+    """Of numbers of all sizes, denormal ones too, of those that cancel, and of those that end near half way of two."""
     ops, rng, n = TraceOps(), np.random.default_rng(0), 4000
     x, y, z = ops.vector(3)
     made = [ops.number(x * y + z), ops.number(x * y - z), ops.number(z - x * y)]
@@ -168,6 +179,8 @@ def test_fused_operations(dtype):
         given = np.ldexp(rng.uniform(-1, 1, (n, 3)), exponents).astype(dtype)
         near = given[: n // 2, 0] * given[: n // 2, 1]
         given[: n // 2, 2] = -near * (1 + rng.integers(-2, 3, n // 2) * info.eps).astype(dtype)
+    a, m = rng.integers(1, 50, (2, n // 4)) * info.eps
+    given[-len(a) :] = np.stack([(1 + a) * info.eps / 2, rng.choice((-1, 1), len(a)) * (1 - a), 1 + m], axis=-1)
     wanted = reference(program, given)[0]
     assert 0.2 * n < np.isfinite(wanted[:, 0]).sum()
     same(Runs(program, dtype)(given)[0], wanted)

@@ -51,7 +51,7 @@ SPECIAL = (
     -1e308,
     1e-308,
 )
-"""Values that operations treat in their own way: zeros, infinities, NaN of both signs, denormals, values next to overflow."""
+"""Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
 
 K = np.random.default_rng(5).normal(size=(4, 6))
 ROBOTS = {

@@ -38,12 +38,12 @@ from internals import (
     c_source,
     casadi_function,
     example_robot_files,
-    interpreter,
     llvm_module,
     make_program,
     write_c,
 )
 from programs import (
+    FUSING,
     ROBOTS,
     SPECIAL,
     delassus_program,
@@ -60,12 +60,9 @@ from tools import ROUND_OFF, error, on_a_full_disk, requested
 
 GCC = shutil.which("gcc")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed")
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", *FUSING)
 GOLDEN = Path(__file__).parent / "golden"
 REGENERATE = "DELASSUS_REGENERATE_GOLDEN"
-
-EPSILONS = {"float64": 4 * np.finfo(np.float64).eps, "float32": 4 * np.finfo(np.float32).eps}
-"""Sines and cosines of two libraries, relative."""
 
 SINGLE = 2e-5
 """float32 against the float32 interpreter, relative to the largest entry: their sines differ in the last place."""
@@ -111,14 +108,8 @@ def test_operations_on_special_values(tmp_path, dtype, flags):
         x = x.astype(dtype)
     program = plain_program(graph, 3)
     (found,), (expected,) = Compiled(program, tmp_path, dtype, flags)(x), reference(program, x)
-    for column, kind in enumerate(kinds):
-        mine, wanted = found[:, column], expected[:, column]
-        if kind in (Op.SIN, Op.COS):
-            assert np.allclose(mine, wanted, rtol=EPSILONS[dtype], atol=0, equal_nan=True), kind
-        elif kind in (Op.MIN, Op.MAX):
-            assert np.array_equal(mine, wanted, equal_nan=True), kind  # which of two zeros is left open
-        else:
-            same(mine, wanted)
+    for column in range(len(kinds)):
+        same(found[:, column], expected[:, column])
 
 
 @needs_gcc
@@ -160,12 +151,6 @@ def test_random_graphs(tmp_path_factory, graph, seed, dtype):
 # -- kernels -------------------------------------------------------------------------------------------------------
 
 
-def through_libm(monkeypatch):
-    """Let the interpreter take the sines that C takes."""
-    for op, function in ((Op.SIN, math.sin), (Op.COS, math.cos)):
-        monkeypatch.setitem(interpreter.SEMANTICS, op, np.vectorize(function, otypes=[float]))
-
-
 SMALL = [name for name in ROBOTS if name != "humanoid, feet"]
 
 
@@ -181,9 +166,7 @@ def test_kernels_equal_the_interpreter(tmp_path, monkeypatch, robot, method):
     function = Compiled(program, tmp_path, flags=("-O2",) if method.startswith("pv") else ("-O0",))
     arguments = draw(program, tree, np.random.default_rng(0), (9,))
     (found,), (expected,) = function(*arguments), reference(program, *arguments)
-    assert error(found, expected) < ROUND_OFF
-    through_libm(monkeypatch)
-    same(found, reference(program, *arguments)[0])
+    same(found, expected)
     same(function(*(a[3] for a in arguments))[0], found[3])
     assert np.array_equal(found, np.swapaxes(found, -1, -2))
     assert error(found, ds.delassus(tree, constraints, arguments[0], method=method, rows=arguments[1:])) < 1e-9
@@ -197,7 +180,7 @@ def test_float_kernels(tmp_path, robot):
     program = delassus_program(robot, tree, constraints, "pv-osim")
     arguments = [a.astype(np.float32) for a in draw(program, tree, np.random.default_rng(0), (9,))]
     (found,), (expected,) = Compiled(program, tmp_path, "float32")(*arguments), reference(program, *arguments)
-    assert found.dtype == np.float32 and error(found, expected) < SINGLE
+    same(found, expected)
 
 
 @pytest.mark.slow
@@ -208,7 +191,7 @@ def test_random_mechanisms(tmp_path, seed):
     constraints, rows = some_constraints(mechanism, most=3)
     program = delassus_program("random", mechanism.tree, constraints, "pv-osimr")
     arguments = [mechanism.tree.random(mechanism.rng, batch=3), *(np.stack([r] * 3) for r in rows)]
-    assert error(Compiled(program, tmp_path)(*arguments)[0], reference(program, *arguments)[0]) < ROUND_OFF
+    same(Compiled(program, tmp_path)(*arguments)[0], reference(program, *arguments)[0])
 
 
 @needs_gcc
@@ -224,10 +207,10 @@ def test_batches(tmp_path, n):
 
 
 @needs_gcc
-@pytest.mark.parametrize(("what", "modes", "dtype", "bound"), [
-    ("contact_step_derivatives", (), "float64", ROUND_OFF), ("contact_step", ("vjp",), "float32", SINGLE),
+@pytest.mark.parametrize(("what", "modes", "dtype"), [
+    ("contact_step_derivatives", (), "float64"), ("contact_step", ("vjp",), "float32"),
 ])  # fmt: skip
-def test_derivatives_of_contact_steps(tmp_path, what, modes, dtype, bound):
+def test_derivatives_of_contact_steps(tmp_path, what, modes, dtype):
     """Of balls that are pressed into the floor and slide, and in the air."""
     ball, rng = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball"), np.random.default_rng(2)
     asked = requested(ball, ds.Contact("ball", ds.contact.Sphere(0.1)), what, friction="input")
@@ -239,7 +222,8 @@ def test_derivatives_of_contact_steps(tmp_path, what, modes, dtype, bound):
     given = [x.astype(dtype) for x in given]
     found = Compiled(program, tmp_path, dtype)(*given)
     for r, x, y in zip(program.results, found, reference(program, *given), strict=True):
-        assert np.isfinite(x).all() and (r.name == "residuals" or error(x, y) < bound), r.name
+        assert np.isfinite(x).all(), r.name
+        same(x, y)
 
 
 @needs_gcc
@@ -273,7 +257,7 @@ def test_cut_programs_compute_the_same(tmp_path, monkeypatch, part, dtype):
     cut = replace(program, name="cut")
     same(Compiled(cut, tmp_path, dtype)(*arguments)[0], whole)
     n_parts = -(-program.graph.count().total // part)
-    assert c_source(cut)[1].count("static void") == (n_parts + 1 if n_parts > 1 else 1)
+    assert c_source(cut)[1].count("static void cut_") == (n_parts + 1 if n_parts > 1 else 1)
 
 
 def test_workspace_slots_are_used_again(monkeypatch):
@@ -299,7 +283,7 @@ def test_long_programs_compile_in_reasonable_time(tmp_path):
         near = rng.integers(max(0, len(nodes) - 60), len(nodes), 2)
         kind = Op.MULTIPLY if rng.random() < 0.3 else Op.ADD if rng.random() < 0.5 else Op.SUBTRACT
         nodes.append(build.node(kind, nodes[near[0]], nodes[near[1]]))
-    program = plain_program(build.graph([nodes[-50:]]), 20, "long")
+    program = plain_program(build.graph([nodes[-50:]]), 20, name="long")
     x = rng.uniform(-0.5, 0.5, (3, 20))
     same(Compiled(program, tmp_path, flags=("-O2",))(x)[0], reference(program, x)[0])
 

@@ -14,8 +14,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from delassus.compiler.targets.llvm import trig
 from delassus.compiler.targets.llvm.text import LlvmText
+from internals import sincos as trig
+from programs import same
 
 llvm = pytest.importorskip("llvmlite.binding")
 
@@ -77,8 +78,8 @@ class Compiled:
 
     def __init__(self, lanes, scalar, *, oldest=False, passes=True, has_fma):
         self.lanes, self.dtype = lanes, np.dtype(DTYPE[scalar])
-        text = LlvmText(lanes, scalar)
-        results = trig.sincos(text, "%a", has_fma)
+        text = LlvmText(lanes, scalar, has_fma)
+        results = trig.sincos(text, "%a")
         align = self.dtype.itemsize
         lines = ["define void @f(ptr %p, ptr %q, i64 %n) {", "entry:", "br label %loop", "loop:"]
         lines += ["%i = phi i64 [0, %entry], [%next, %loop]", f"%pi = getelementptr {text.vector}, ptr %p, i64 %i"]
@@ -278,6 +279,18 @@ def test_lanes_agree_on_sine_and_cosine(scalar, oldest, has_fma):
         for actual, expected in zip(result, results[0], strict=True):
             assert np.array_equal(actual, expected, equal_nan=True)
             assert np.array_equal(np.signbit(actual[:-2]), np.signbit(expected[:-2]))  # a NaN has no sign
+
+
+@needs_fma
+@pytest.mark.parametrize("scalar", DTYPE)
+def test_the_interpreter_has_the_same_sines_and_cosines(scalar):
+    """To the bit."""
+    rng = np.random.default_rng(5)
+    turns = near_quarter_turns(2000, DTYPE[scalar])
+    x = np.concatenate([turns, rng.uniform(-1e6, 1e6, 4001), logarithmic(rng, 4000, 1e-300, 1e9), [-0.0, np.nan]])
+    x = x.astype(DTYPE[scalar])
+    for of_arrays, of_machine in zip((trig.sine(x), trig.cosine(x)), compiled(4, scalar, has_fma=True)(x), strict=True):
+        same(of_arrays, of_machine)
 
 
 @pytest.mark.skipif(not X86, reason="reads the assembly of x86")

@@ -8,7 +8,7 @@ must not be below zero. With ``DELASSUS_CHECK_LOOPS=1`` it is, and the line of a
 
 Machine code is kept in the library's cache (`delassus.compiler.machine.cache`). Calls let other threads of Python run.
 
-Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
+Numbers are rounded as the function says, but for products in sums, which are rounded with them: see `Text.products`.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _announce_library() -> None:
     import llvmlite.binding as llvm
 
     library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    for name in ("malloc", "free", "memset", "exp", "sin", "cos", "hypot", "atan2", "fmod"):
+    for name in ("malloc", "free", "memset", "exp", "hypot", "atan2", "fmod"):
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 

@@ -55,7 +55,7 @@ class Body(Expressions):
         }
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
-            self.slots, self.lines, self.places, self._names = [], [], {}, 0
+            self.slots, self.lines, self.places, self.products, self._names = [], [], {}, {}, 0
             for variable, kind in self.kinds.items():
                 self._reserve(variable, kind)
             self._take(names, arguments)

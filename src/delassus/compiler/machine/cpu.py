@@ -108,7 +108,7 @@ def optimised_code(assembly: str) -> bytes:
     module = llvm.parse_assembly(assembly)
     module.verify()
     tuning = llvm.create_pipeline_tuning_options(speed_level=OPTIMISED)
-    tuning.loop_vectorization, tuning.slp_vectorization = True, True
+    tuning.loop_vectorization, tuning.slp_vectorization = False, True
     builder = llvm.create_pass_builder(target, tuning)
     builder.getModulePassManager().run(module, builder)
     return bytes(target.emit_object(module))

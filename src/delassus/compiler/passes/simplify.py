@@ -4,6 +4,7 @@ A trace shares equal nodes, folds known numbers and drops zeros as it is made: n
 
 - Sharing reciprocals rounds once more, and needs the reciprocals themselves to be finite.
 - Sign folding and absorption keep every rounding; ``−(x − y)`` may be a zero of the other sign.
+- Fusing leaves out the rounding of a product.
 - The schedule keeps every bit. It drops what no output needs.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from delassus.compiler.passes.schedule import reorder, schedule
 from delassus.spatial.trace.graph import Builder, Graph
-from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.operations import Op, arity
 from delassus.spatial.trace.trace_ops import ADD, CONSTANT, DIVIDE, INPUT, MULTIPLY, NEGATE, SUBTRACT
 
 Rule = Callable[[Builder, int, list[int]], int | None]
@@ -145,10 +146,56 @@ def absorb_signs(graph: Graph) -> Graph:
     return rewrite(graph, rule, {Op.NEGATE}) if (graph.op == Op.NEGATE).any() else graph
 
 
+MOST_USES = 4
+"""Of a product that is multiplied anew in each sum."""
+
+
+def fuse(graph: Graph) -> Graph:
+    """Round products together with the sums that take them: decided here, once for all targets.
+
+    A product that only one sum takes is fused with that sum; of two such products of a sum, the first one is. Then so
+    are products all of whose uses are sums that fuse nothing else: they are multiplied anew in each.
+    """
+    nodes, users = graph.nodes(), dict[int, list[int]]()
+    kept = set(graph.flat_outputs())
+    for k in np.flatnonzero(graph.reachable(kept)).tolist():
+        op, *operands = nodes[k]
+        if op >= ADD:
+            for x in operands[: arity(op)]:
+                users.setdefault(x, []).append(k)
+    products = {x: of_x for x, of_x in users.items() if nodes[x][0] == MULTIPLY and x not in kept}
+    fused: dict[int, int] = {}  # of a sum the product that it takes
+    for product in sorted(x for x, of_x in products.items() if len(of_x) == 1):
+        (user,) = products[product]
+        if nodes[user][0] in (ADD, SUBTRACT):
+            first = nodes[user][1]
+            is_second = first != product and len(products.get(first, ())) == 1
+            if not is_second:
+                fused[user] = product
+    for product, of_product in products.items():
+        if 1 < len(of_product) <= MOST_USES and all(
+            nodes[user][0] in (ADD, SUBTRACT) and nodes[user][1] != nodes[user][2] and user not in fused
+            for user in of_product
+        ):
+            fused |= dict.fromkeys(of_product, product)
+
+    def rule(build: Builder, k: int, new: list[int]) -> int | None:
+        if k not in fused:
+            return None
+        op, a, b, _ = nodes[k]
+        _, x, y, _ = nodes[fused[k]]
+        kind, other = (Op.FMA if op == ADD else Op.FMS, b) if fused[k] == a else (Op.FMA if op == ADD else Op.FNMA, a)
+        return build.node(kind, new[x], new[y], new[other])
+
+    made = rewrite(graph, rule, {ADD, SUBTRACT})
+    return reorder(made, np.flatnonzero(made.reachable(made.flat_outputs())))
+
+
 PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
     ("shared reciprocals", share_reciprocals),
     ("sign folding", fold_signs),
     ("sign absorption", absorb_signs),
+    ("fused sums", fuse),
     ("schedule", schedule),
 )
 """Passes of a kernel by name, in the order in which they run."""

@@ -21,9 +21,9 @@ class OperationCount(Frozen):
 
     Attributes
     ----------
-    mul, add, neg, div, sqrt, trig, other : int
+    mul, add, neg, div, sqrt, trig, other, fma : int
         Multiplications; additions and subtractions; negations; divisions; square roots; sines and cosines;
-        comparisons, selections and the like.
+        comparisons, selections and the like; fused multiplications and additions, which compiled programs have.
 
     Examples
     --------
@@ -40,11 +40,12 @@ class OperationCount(Frozen):
     sqrt: int = 0
     trig: int = 0
     other: int = 0
+    fma: int = 0
 
     @property
     def total(self) -> int:
         """Number of operations, one each."""
-        return self.mul + self.add + self.neg + self.div + self.sqrt + self.trig + self.other
+        return self.mul + self.add + self.neg + self.div + self.sqrt + self.trig + self.other + self.fma
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{kind}={n}" for kind, n in zip(self.__slots__, astuple(self), strict=True))

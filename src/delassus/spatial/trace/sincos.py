@@ -13,10 +13,51 @@ Elementary Functions*, 1980, ch. 8.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar, Protocol
 
-from delassus.compiler.targets.llvm.text import LlvmText
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.spatial.trace.fused import fused
+
+
+class Text(Protocol):
+    """What emits instructions, or runs them: of numbers of type ``scalar`` and of their ``bits``."""
+
+    scalar: Any
+    bits: int
+    has_fma: bool
+
+    def constant(self, value: float) -> Any:
+        """A number."""
+
+    def integer_constant(self, value: int) -> Any:
+        """An integer, modulo two to the number of bits."""
+
+    def binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``fadd``, ``fsub``, ``fmul``."""
+
+    def integer_binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``add``, ``and``, ``xor``, ``shl``."""
+
+    def integer_compare(self, predicate: str, x: Any, y: Any) -> Any:
+        """``ult``, ``ne``."""
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """``x y + z``, rounded once."""
+
+    def select(self, mask: Any, x: Any, y: Any) -> Any:
+        """First number where the mask is set, else the second."""
+
+    def to_bits(self, x: Any) -> Any:
+        """Bit pattern."""
+
+    def from_bits(self, x: Any) -> Any:
+        """Number of a bit pattern."""
+
 
 _HALF_PI = Fraction(0xC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74, 1 << 191)
 """π/2 to 192 bits."""
@@ -97,20 +138,20 @@ LIMIT = {scalar: numbers.quarters * math.pi / 2 for scalar, numbers in FORMATS.i
 """Largest argument of `sincos`: 2^20 π/2 ≈ 1.6e6 for double, 2^16 π/2 ≈ 1.0e5 for float."""
 
 
-def sincos(text: LlvmText, x: str, has_fma: bool = True) -> tuple[str, str]:
+def sincos(text: Text, x: Any) -> tuple[Any, Any]:
     """Sine and cosine of ``x`` (rad), as operands.
 
-    Double: within 2 ulp up to `LIMIT`. Float: the same, but without ``has_fma`` up to 100 only, and to 2e-7 beyond. An
+    Double: within 2 ulp up to `LIMIT`. Float: the same, but without FMA up to 100 only, and to 2e-7 beyond. An
     argument above the limit by more than π gives NaN, as infinities and NaN do; ``sin(-0.0)`` is ``-0.0``. Without
-    ``has_fma`` the reduction is longer, of plain operations, and correct on every target.
+    FMA the reduction is longer, of plain operations, and correct on every target.
     """
     numbers = FORMATS[text.scalar]
     # k = x / (π/2) to the nearest integer, as a number and in the low bits of `bits`
     shift = 1.5 * 2.0**numbers.mantissa
-    shifted = text.muladd(x, text.constant(float(1 / _HALF_PI)), text.constant(shift))
-    k = text.binary("fsub", shifted, text.constant(shift), contract=False)
+    shifted = text.fma(x, text.constant(float(1 / _HALF_PI)), text.constant(shift))
+    k = text.binary("fsub", shifted, text.constant(shift))
     bits = text.to_bits(shifted)
-    reduced = _reduce_fused(text, x, k, numbers.fused) if has_fma else _reduce_short(text, x, k, numbers.short)
+    reduced = _reduce_fused(text, x, k, numbers.fused) if text.has_fma else _reduce_short(text, x, k, numbers.short)
 
     # following = k + 1 + a multiple of 4, and not negative where |k| ≤ quarters + 1; others become NaN
     offset = numbers.quarters + 1 - _bit_pattern(shift, numbers.mantissa)
@@ -120,7 +161,7 @@ def sincos(text: LlvmText, x: str, has_fma: bool = True) -> tuple[str, str]:
 
     z = text.binary("fmul", r, r)
     sine = _odd(text, r, z, numbers.sine)
-    cosine = text.muladd(z, _horner(text, z, numbers.cosine), text.constant(1.0))
+    cosine = text.fma(z, _horner(text, z, numbers.cosine), text.constant(1.0))
 
     # odd k: the two change places; bit 1 of k is the sign of the sine, bit 1 of k + 1 that of the cosine
     zero, one = text.integer_constant(0), text.integer_constant(1)
@@ -131,19 +172,19 @@ def sincos(text: LlvmText, x: str, has_fma: bool = True) -> tuple[str, str]:
     )
 
 
-def _reduce_fused(text: LlvmText, x: str, k: str, pieces: tuple[float, ...]) -> str:
+def _reduce_fused(text: Text, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
     """``x - k Σ pieces``: the first step is exact; the second one too, where it cancels."""
     for piece in pieces:
         x = text.fma(k, text.constant(-piece), x)
     return x
 
 
-def _reduce_short(text: LlvmText, x: str, k: str, pieces: tuple[float, ...]) -> str:
+def _reduce_short(text: Text, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
     """``x - k Σ pieces`` in plain operations: exact up to the last three pieces, with the next step's error caught."""
-    *exact, first, second, third = (text.binary("fmul", k, text.constant(piece), contract=False) for piece in pieces)
+    *exact, first, second, third = (text.binary("fmul", k, text.constant(piece)) for piece in pieces)
 
-    def minus(a: str, b: str) -> str:
-        return text.binary("fsub", a, b, contract=False)
+    def minus(a: Any, b: Any) -> Any:
+        return text.binary("fsub", a, b)
 
     for product in exact:
         x = minus(x, product)
@@ -152,21 +193,21 @@ def _reduce_short(text: LlvmText, x: str, k: str, pieces: tuple[float, ...]) -> 
     return minus(minus(high, minus(second, error)), third)
 
 
-def _horner(text: LlvmText, z: str, coefficients: tuple[float, ...]) -> str:
+def _horner(text: Text, z: Any, coefficients: tuple[float, ...]) -> Any:
     """Polynomial with the given coefficients, lowest order first."""
     value = text.constant(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
-        value = text.muladd(z, value, text.constant(coefficient))
+        value = text.fma(z, value, text.constant(coefficient))
     return value
 
 
-def _odd(text: LlvmText, r: str, z: str, coefficients: tuple[float, ...]) -> str:
+def _odd(text: Text, r: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
     """``r + r z P(z)``. The sum with +0.0 costs nothing when fused, and keeps the sign of ``r = -0.0``."""
-    correction = text.muladd(z, _horner(text, z, coefficients), text.constant(0.0))
-    return text.muladd(r, correction, r)
+    correction = text.fma(z, _horner(text, z, coefficients), text.constant(0.0))
+    return text.fma(r, correction, r)
 
 
-def _flip(text: LlvmText, value: str, quadrant: str) -> str:
+def _flip(text: Text, value: Any, quadrant: Any) -> Any:
     """Change the sign where bit 1 of ``quadrant`` is set."""
     moved = text.integer_binary("shl", quadrant, text.integer_constant(text.bits - 2))
     sign = text.integer_binary("and", moved, text.integer_constant(1 << (text.bits - 1)))
@@ -177,3 +218,64 @@ def _bit_pattern(shift: float, mantissa: int) -> int:
     """Bits of ``1.5 · 2^mantissa`` as an integer of the type's width."""
     bias = 1023 if mantissa == 52 else 127
     return ((bias + mantissa) << mantissa) + int(shift) - (1 << mantissa)
+
+
+class Arrays:
+    """Runs instructions on arrays of float64 or float32."""
+
+    has_fma = True
+    _binary: ClassVar[dict[str, Callable[..., Any]]] = {
+        "fadd": np.add, "fsub": np.subtract, "fmul": np.multiply,
+        "add": np.add, "and": np.bitwise_and, "xor": np.bitwise_xor, "shl": np.left_shift,
+        "ult": np.less, "ne": np.not_equal,
+    }  # fmt: skip
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.scalar, self.bits = ("double", 64) if dtype == np.float64 else ("float", 32)
+        self._float, self._integer = dtype.type, np.uint64 if self.bits == 64 else np.uint32
+
+    def constant(self, value: float) -> Any:
+        """A number."""
+        return self._float(value)
+
+    def integer_constant(self, value: int) -> Any:
+        """An integer, modulo two to the number of bits."""
+        return self._integer(value % (1 << self.bits))
+
+    def binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``fadd``, ``fsub``, ``fmul``."""
+        return self._binary[operation](x, y)
+
+    integer_binary = integer_compare = binary
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """``x y + z``, rounded once."""
+        return fused(x, y, z)
+
+    def select(self, mask: Any, x: Any, y: Any) -> Any:
+        """First number where the mask is set, else the second."""
+        return np.where(mask, x, y)
+
+    def to_bits(self, x: Any) -> Any:
+        """Bit pattern."""
+        return np.ascontiguousarray(x).view(self._integer)
+
+    def from_bits(self, x: Any) -> Any:
+        """Number of a bit pattern."""
+        return np.ascontiguousarray(x).view(self._float)
+
+
+def sine(x: NDArray[Any]) -> NDArray[Any]:
+    """Sines of an array, of float64 and float32 to the bit those of all targets."""
+    return _of_array(x, 0) if x.dtype in (np.float64, np.float32) else np.sin(x)
+
+
+def cosine(x: NDArray[Any]) -> NDArray[Any]:
+    """Cosines of an array, of float64 and float32 to the bit those of all targets."""
+    return _of_array(x, 1) if x.dtype in (np.float64, np.float32) else np.cos(x)
+
+
+def _of_array(x: NDArray[Any], which: int) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        made: NDArray[Any] = sincos(Arrays(x.dtype), np.atleast_1d(x))[which].reshape(x.shape)
+    return made

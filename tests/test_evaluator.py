@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 
@@ -197,3 +198,62 @@ def test_constants_are_folded_as_machines_compute_them():
     folded, computed = np.split(found[0], 2)
     assert (folded != np.stack([np.vectorize(math.sin)(angles), np.vectorize(math.cos)(angles)], -1).ravel()).any()
     same(folded, computed)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def thousand_steps(evaluated):
+    """Positions and velocities of a box, an arm that floats, and a ladder, which fall and lie on the floor."""
+    robots = {
+        "box": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)),
+        "arm": ds.mechanisms.chain(3, root="floating"),
+        "ladder": ds.mechanisms.ladder(2),
+    }
+    shapes = {"box/body": ds.contact.Box(0.2, 0.3, 0.1), "arm/link1": ds.contact.Sphere(0.1),
+              "arm/link3": ds.contact.Sphere(0.1), "world": ds.contact.HalfSpace()}  # fmt: skip
+    scene = ds.Scene(robots, [ds.contact.Collider(link, shape, friction=0.5) for link, shape in shapes.items()])
+    q, turn = scene.tree.neutral(), np.array([0.2, -0.1, 0.3, 0.9])
+    q[:7], q[7:10] = [0.0, 2.0, 0.3, *turn / np.linalg.norm(turn)], [2.0, 0.0, 1.2]
+    with pytest.MonkeyPatch.context() as patch:
+        kept = []
+
+        def address(kernel, states):
+            run = Runs(kernel.program(), "float64")
+            kinds = [ctypes.c_void_p] * len((*run.program.arguments, *run.program.results))
+            kept.append(
+                ctypes.CFUNCTYPE(None, ctypes.c_int64, *kinds)(
+                    lambda n, *places: run.span((ctypes.c_int64 * len(places))(*places), 0, n)
+                )
+            )
+            return ctypes.cast(kept[-1], ctypes.c_void_p).value
+
+        if evaluated:
+            patch.setattr(ds.Kernel, "address", address)
+        sim = ds.Simulator(scene, q0=q, v0=np.full(scene.tree.nv, 0.1), dt=1e-3)
+        found = []
+        for _ in range(1000):
+            sim.step()
+            found.append(np.concatenate([sim.q, sim.v]))
+        assert bool(kept) == evaluated and len(sim.impulses) > 3
+    return np.array(found)
+
+
+@pytest.mark.slow
+def test_a_thousand_steps():
+    """Of a simulator: falls, impacts, loops, sliding and rest, with kernels of either machine."""
+    same(thousand_steps(evaluated=True), thousand_steps(evaluated=False))
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_of_a_kernel(monkeypatch):
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1), friction=0.4), "contact_step")
+    start = np.tile([0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0], (9, 1)), np.random.default_rng(0).normal(size=(9, 6))
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        found.append(ds.rollout(step, *start, np.zeros((1000, 9, 6)), 1e-3, time_axis=0))
+    assert (found[0][0][-1, :, 2] < 0.11).all()
+    for x, y in zip(*found, strict=True):
+        same(x, y)

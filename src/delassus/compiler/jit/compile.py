@@ -38,8 +38,9 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
+from delassus.compiler.machine.background import Job, maker, mode_of
 from delassus.compiler.machine.code import one_at_a_time, sources
-from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
+from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
 
@@ -50,6 +51,9 @@ CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 
 SECONDS_A_FUNCTION = 0.06
 """Time that LLVM takes for one of many functions, measured on a processor with nothing else to do."""
+
+WORTH_WAITING = 1.0
+"""Seconds of LLVM that calls wait for. What takes longer runs as `quick_code` makes it, until the rest is done."""
 
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -62,6 +66,10 @@ class Compiled:
         self.function, self.is_inlined = function, is_inlined
         self._made: dict[tuple[Type, ...], _Machine] = {}
         functools.update_wrapper(self, function)
+
+    def __reduce__(self) -> str:
+        """By its name in its module."""
+        return self.function.__qualname__
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the machine code, after compiling it if this is the first time."""
@@ -127,36 +135,62 @@ def c_function(function: Callable[..., Any]) -> Any:
 
 
 class _Machine:
-    """Machine code of a function for arguments of certain types."""
+    """Machine code of a function for arguments of certain types.
+
+    Attributes
+    ----------
+    place : c_int64
+        Where the address of the machine code is that calls now run.
+    """
 
     def __init__(self, loop: Compiled, types: tuple[Type, ...]) -> None:
         name = f"{loop.function.__module__}.{loop.function.__qualname__}"
         this = host()
-        key = cache.cache_key(
-            function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
-            processor=f"{this.triple} {this.cpu} {this.features}",
-        )  # fmt: skip
-        n = len(loop.with_called()) - 1
+        parts = {
+            "function": name, "text": _text_of(loop), "types": repr(types), "checked": CHECKED, "versions": versions(),
+            "processor": f"{this.triple} {this.cpu} {this.features}",
+        }  # fmt: skip
+        key, n = cache.cache_key(**parts), len(loop.with_called()) - 1
         what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
         seconds = SECONDS_A_FUNCTION * n
-        what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
-        facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
-        self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
+        mode = mode_of(wait=False) if seconds > WORTH_WAITING else "wait"
+        self.types, self.name, self.place = types, loop.function.__qualname__, ctypes.c_int64()
+        self._codes = list[Code]()
+        found = None if mode == "wait" else cache.load(key)
+        if mode == "wait" or found is not None:
+            what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
+            self._take(found or cache.fetch(key, lambda: make(loop, types), what))
+            return
+        quick = cache.cache_key(**parts, quick=True)
+        self._take(cache.fetch(quick, lambda: make(loop, types, is_quick=True), what))
+        if mode == "background":
+            maker().ask(Job(key, what, make, (loop, types)), self._take)
+
+    def _take(self, content: bytes) -> None:
+        """Run this from now on; calls under way run what they began with, which is kept."""
         _announce_library()
-        self.code = Code(payload)
-        self.entry = _entry_type(self.code.address("entry"))
-        self.release = _release_type(self.code.address("release_all"))
-        self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
+        facts, _, payload = content.partition(b"\n")
+        self._codes.append(Code(payload))
+        self.result = _type_from(json.loads(facts))
         self.n_results = len(operands_of(self.result))
         self.out = ctypes.c_int64 * (self.n_results + 1)
         items = self.result.items if isinstance(self.result, TupleOf) else ()
         self.whole_numbers = bool(items) and all(item is INT for item in items)
+        self.release = _release_type(self.code.address("release_all"))
+        self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
+        self.place.value = self.code.address("entry")
+        self.entry = _entry_type(self.place.value)
+
+    @property
+    def code(self) -> Code:
+        """The latest."""
+        return self._codes[-1]
 
 
-def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
+def make(loop: Compiled, types: tuple[Type, ...], is_quick: bool = False) -> bytes:
     """Cache entry of a loop: the type of the result, and machine code."""
     assembly, result = Module(CHECKED).assembly(loop, list(types))
-    code = optimised_code(assembly)
+    code = (quick_code if is_quick else optimised_code)(assembly)
     return json.dumps(_described(result)).encode() + b"\n" + code
 
 
@@ -182,8 +216,11 @@ class Bound:
 
     @property
     def addresses(self) -> tuple[int, int]:
-        """Of the machine code, and of its arguments, 8 bytes for each number and axis: ``code(arguments, results)``."""
-        return self._machine.code.address("entry"), self._from
+        """Where the address of the machine code is, and of its arguments, 8 bytes for each number and axis.
+
+        The machine code is called with these and with those of results.
+        """
+        return ctypes.addressof(self._machine.place), self._from
 
     def __call__(self) -> Any:
         """Run; other threads may run the same call, if its arrays allow it."""

@@ -22,6 +22,10 @@ class Number:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> str:
+        """By its name in this module: there is one of each."""
+        return next(name for name, number in globals().items() if number is self)
+
 
 BOOL, INT, FLOAT = Number("bool", "i1", "i8", 1), Number("int", "i64", "i64", 8), Number("float", "double", "double", 8)
 DUAL = Number("dual", VECTOR, VECTOR, 64)

@@ -19,7 +19,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-from delassus.quantities.request import Request
+from delassus.compiler.machine import cache as disk
+from delassus.errors import ConfigurationError, shown
+
+MODE, MODES = "DELASSUS_COMPILE", ("wait", "background", "never")
+"""Environment variable that says for all calls whether they wait for machine code, and what it may be."""
 
 LENGTH = struct.Struct("<q")
 """Before each message: its number of bytes."""
@@ -27,26 +31,44 @@ LENGTH = struct.Struct("<q")
 COMMAND = "from delassus.compiler.machine.background import serve; serve()"
 
 
-class Job(NamedTuple):
-    """Machine code of a request for numbers of a type, by ``lanes``; ``done`` is called with it on a thread."""
+def mode_of(wait: bool) -> str:
+    """One of `MODES`: what the environment says, or what a call asks for.
 
-    asked: Request
-    dtype: str
-    lanes: int
-    done: Callable[[bytes], None]
+    Raises
+    ------
+    ConfigurationError
+        The environment says something else.
+    """
+    mode = os.environ.get(MODE) or ("wait" if wait else "background")
+    if mode not in MODES:
+        raise ConfigurationError(f"environment variable {MODE}", "wait, background or never", shown(mode), "Unset it.")
+    return mode
+
+
+class Job(NamedTuple):
+    """Machine code to make, which the cache keeps by ``key``: by ``make``, with ``arguments`` that can be pickled."""
+
+    key: str
+    what: str
+    make: Callable[..., bytes]
+    arguments: tuple[Any, ...]
+
+    def made(self) -> bytes:
+        """Machine code, from the cache if another process was faster."""
+        return disk.fetch(self.key, lambda: self.make(*self.arguments), self.what)
 
 
 class Maker:
     """The other process, and the thread that talks to it."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._jobs = queue.SimpleQueue[tuple[Job, Callable[[bytes], None]]]()
         self._process: subprocess.Popen[bytes] | None = None
         threading.Thread(target=self._work, name="delassus-compiler", daemon=True).start()
 
-    def ask(self, job: Job) -> None:
-        """Have something made, after all that was asked for before."""
-        self._jobs.put(job)
+    def ask(self, job: Job, done: Callable[[bytes], None]) -> None:
+        """Have something made, after all that was asked for before; ``done`` is called with it on a thread."""
+        self._jobs.put((job, done))
 
     def end(self) -> None:
         """End the other process."""
@@ -56,12 +78,12 @@ class Maker:
 
     def _work(self) -> None:
         while True:
-            job = self._jobs.get()
+            job, done = self._jobs.get()
             with suppress(Exception):  # whoever calls goes on without
-                job.done(self._made(job))
+                done(disk.load(job.key) or self._made(job))
 
     def _made(self, job: Job) -> bytes:
-        message = pickle.dumps((job.asked, job.dtype, job.lanes))
+        message = pickle.dumps(job)
         try:
             if self._process is None:
                 self._process = _started()
@@ -70,7 +92,8 @@ class Maker:
             made = _read(self._process.stdout)
         except OSError:
             self._process, made = None, b""
-        return made or made_here(*pickle.loads(message))
+        # where the other process could not store it, this one says why
+        return disk.fetch(job.key, lambda: made, job.what) if made else job.made()
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -78,7 +101,7 @@ def _started() -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": paths, "DELASSUS_COMPILE": "wait"}, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": paths, MODE: "wait"}, start_new_session=True,
     )  # fmt: skip
 
 
@@ -88,17 +111,10 @@ def serve() -> None:
     sys.stdout = sys.stderr  # nothing else goes there
     while message := _read(source):
         try:
-            made = made_here(*pickle.loads(message))
+            made = pickle.loads(message).made()
         except Exception:
             made = b""
         _write(target, made)
-
-
-def made_here(asked: Request, dtype: str, lanes: int) -> bytes:
-    """Machine code, made in this process."""
-    from delassus.compiler.machine.code import MachineCode
-
-    return MachineCode(asked, dtype, lanes).objects(lanes)
 
 
 def _read(source: IO[bytes]) -> bytes:

@@ -16,7 +16,7 @@ from math import prod
 
 from delassus.compiler.evaluator import Evaluated, packed, unpacked
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.background import Job, maker
+from delassus.compiler.machine.background import Job, maker, mode_of
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.instructions import instructions
 from delassus.compiler.program.pipeline import make_program
@@ -42,10 +42,6 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-MODE = "DELASSUS_COMPILE"
-"""Environment variable: whether calls of all kernels wait for machine code: "wait", "background" or "never"."""
 
 
 class KnownProgram:
@@ -110,7 +106,7 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is not None:
             return code
-        mode = os.environ.get(MODE) or ("wait" if self._wait else "background")
+        mode = mode_of(self._wait)
         return self.compiled(states) if mode == "wait" else self._meanwhile(by_lanes, mode)
 
     def _meanwhile(self, by_lanes: bool, mode: str) -> Code | Evaluated:
@@ -118,17 +114,23 @@ class MachineCode(KnownProgram):
         if not self._looked[by_lanes]:
             self._looked[by_lanes] = True
             lanes = self.lanes if by_lanes else 1
-            found = disk.load(key_of(self._asked, self._dtype, lanes))
+            key = key_of(self._asked, self._dtype, lanes)
+            found = disk.load(key)
             if found is not None:
                 return self._taken(by_lanes, found)
             if mode == "background":
-                maker().ask(Job(self._asked, self._dtype, lanes, partial(self._made_elsewhere, by_lanes)))
+                job = Job(key, self._what, objects, (self._asked, self._dtype, lanes))
+                maker().ask(job, partial(self._made_elsewhere, by_lanes))
         return self.evaluated
 
     def _made_elsewhere(self, by_lanes: bool, made: bytes) -> None:
-        disk.store(key_of(self._asked, self._dtype, self.lanes if by_lanes else 1), made)
         with one_at_a_time():
             self._taken(by_lanes, made)
+
+    def place(self, states: int) -> int:
+        """Address of the address of a function ``span`` for so many states: machine code, as soon as there is some."""
+        self.of(states)
+        return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
 
     def compiled(self, states: int) -> Code:
         """Machine code for so many states: functions ``batch`` and ``span``."""
@@ -176,6 +178,11 @@ class MachineCode(KnownProgram):
         with _garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
+
+
+def objects(asked: Request, dtype: str, lanes: int) -> bytes:
+    """Object code of a request by so many lanes."""
+    return MachineCode(asked, dtype, lanes).objects(lanes)
 
 
 class DeviceCode(KnownProgram):

@@ -39,7 +39,7 @@ from delassus.compiler.jit.types import (
 )
 from delassus.compiler.machine import cache
 from delassus.compiler.machine.background import Job, maker, mode_of
-from delassus.compiler.machine.code import one_at_a_time, sources
+from delassus.compiler.machine.code import garbage_left, one_at_a_time, sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
@@ -189,7 +189,8 @@ class _Machine:
 
 def make(loop: Compiled, types: tuple[Type, ...], is_quick: bool = False) -> bytes:
     """Cache entry of a loop: the type of the result, and machine code."""
-    assembly, result = Module(CHECKED).assembly(loop, list(types))
+    with garbage_left():
+        assembly, result = Module(CHECKED).assembly(loop, list(types))
     code = (quick_code if is_quick else optimised_code)(assembly)
     return json.dumps(_described(result)).encode() + b"\n" + code
 

@@ -74,7 +74,7 @@ class KnownProgram:
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
-        with _garbage_left():
+        with garbage_left():
             self._program = make_program(self._asked, dtype=self._dtype)
         return self._program
 
@@ -156,7 +156,7 @@ class MachineCode(KnownProgram):
 
     def _laid_out(self) -> bytes:
         program = self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             return packed(instructions(program))
 
     def _fetched(self, by_lanes: bool) -> Code:
@@ -175,7 +175,7 @@ class MachineCode(KnownProgram):
     def objects(self, lanes: int) -> bytes:
         """Object code by so many lanes."""
         cpu, program = host(), self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
 
@@ -200,7 +200,7 @@ class DeviceCode(KnownProgram):
         from delassus.compiler.machine.ptx import device_module, ptx
 
         program = self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             return ptx(device_module(program, self._scalar), architecture).encode()
 
 
@@ -222,7 +222,7 @@ def _key(asked: Request, dtype: str, **machine: str | int) -> str:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
+def garbage_left() -> Iterator[None]:
     """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
     if not gc.isenabled():  # by whoever calls, or on another thread that compiles
         yield

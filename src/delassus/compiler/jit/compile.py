@@ -19,6 +19,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -38,8 +39,8 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
-from delassus.compiler.machine.background import Job, maker, mode_of
-from delassus.compiler.machine.code import garbage_left, one_at_a_time, sources
+from delassus.compiler.machine.background import Job, maker
+from delassus.compiler.machine.code import garbage_left, mode, one_at_a_time, sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
@@ -153,18 +154,17 @@ class _Machine:
         key, n = cache.cache_key(**parts), len(loop.with_called()) - 1
         what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
         seconds = SECONDS_A_FUNCTION * n
-        mode = mode_of(wait=False) if seconds > WORTH_WAITING else "wait"
+        how = mode(wait=False) if seconds > WORTH_WAITING else "wait"
         self.types, self.name, self.place = types, loop.function.__qualname__, ctypes.c_int64()
         self._codes = list[Code]()
-        found = None if mode == "wait" else cache.load(key)
-        if mode == "wait" or found is not None:
+        found = None if how == "wait" else cache.load(key)
+        if how == "wait" or found is not None:
             what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
-            self._take(found or cache.fetch(key, lambda: make(loop, types), what))
+            self._take(found or made(loop, types, key, what))
             return
-        quick = cache.cache_key(**parts, quick=True)
-        self._take(cache.fetch(quick, lambda: make(loop, types, is_quick=True), what))
-        if mode == "background":
-            maker().ask(Job(key, what, make, (loop, types)), self._take)
+        self._take(made(loop, types, cache.cache_key(**parts, quick=True), what, is_quick=True))
+        if how == "background":
+            maker().ask(Job(partial(made, loop, types, key, what), self._take))
 
     def _take(self, content: bytes) -> None:
         """Run this from now on; calls under way run what they began with, which is kept."""
@@ -187,12 +187,16 @@ class _Machine:
         return self._codes[-1]
 
 
-def make(loop: Compiled, types: tuple[Type, ...], is_quick: bool = False) -> bytes:
-    """Cache entry of a loop: the type of the result, and machine code."""
-    with garbage_left():
-        assembly, result = Module(CHECKED).assembly(loop, list(types))
-    code = (quick_code if is_quick else optimised_code)(assembly)
-    return json.dumps(_described(result)).encode() + b"\n" + code
+def made(loop: Compiled, types: tuple[Type, ...], key: str, what: str, is_quick: bool = False) -> bytes:
+    """Entry of a loop in the cache, made if there is none: the type of the result, and machine code."""
+
+    def make() -> bytes:
+        with garbage_left():
+            assembly, result = Module(CHECKED).assembly(loop, list(types))
+        code = (quick_code if is_quick else optimised_code)(assembly)
+        return json.dumps(_described(result)).encode() + b"\n" + code
+
+    return cache.fetch(key, make, what)
 
 
 class Bound:

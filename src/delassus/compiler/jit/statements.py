@@ -60,9 +60,7 @@ class Body(Expressions):
         self._known: Type | None = None if self._returns else NOTHING
         self._ends: list[tuple[str, str]] = []
         names = [argument.arg for argument in tree.args.args]
-        self._changed = {
-            node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
+        self._changed = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
             self.slots, self.lines, self.places, self.products, self._names = [], [], {}, {}, 0

@@ -19,56 +19,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-from delassus.compiler.machine import cache as disk
-from delassus.errors import ConfigurationError, shown
-
-MODE, MODES = "DELASSUS_COMPILE", ("wait", "background", "never")
-"""Environment variable that says for all calls whether they wait for machine code, and what it may be."""
-
 LENGTH = struct.Struct("<q")
 """Before each message: its number of bytes."""
 
 COMMAND = "from delassus.compiler.machine.background import serve; serve()"
 
 
-def mode_of(wait: bool) -> str:
-    """One of `MODES`: what the environment says, or what a call asks for.
-
-    Raises
-    ------
-    ConfigurationError
-        The environment says something else.
-    """
-    mode = os.environ.get(MODE) or ("wait" if wait else "background")
-    if mode not in MODES:
-        raise ConfigurationError(f"environment variable {MODE}", "wait, background or never", shown(mode), "Unset it.")
-    return mode
-
-
 class Job(NamedTuple):
-    """Machine code to make, which the cache keeps by ``key``: by ``make``, with ``arguments`` that can be pickled."""
+    """What is made, by a function that can be pickled; ``done`` is called with it on a thread."""
 
-    key: str
-    what: str
-    make: Callable[..., bytes]
-    arguments: tuple[Any, ...]
-
-    def made(self) -> bytes:
-        """Machine code, from the cache if another process was faster."""
-        return disk.fetch(self.key, lambda: self.make(*self.arguments), self.what)
+    make: Callable[[], bytes]
+    done: Callable[[bytes], None]
 
 
 class Maker:
     """The other process, and the thread that talks to it."""
 
     def __init__(self) -> None:
-        self._jobs = queue.SimpleQueue[tuple[Job, Callable[[bytes], None]]]()
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         threading.Thread(target=self._work, name="delassus-compiler", daemon=True).start()
 
-    def ask(self, job: Job, done: Callable[[bytes], None]) -> None:
-        """Have something made, after all that was asked for before; ``done`` is called with it on a thread."""
-        self._jobs.put((job, done))
+    def ask(self, job: Job) -> None:
+        """Have something made, after all that was asked for before."""
+        self._jobs.put(job)
 
     def end(self) -> None:
         """End the other process."""
@@ -78,22 +52,20 @@ class Maker:
 
     def _work(self) -> None:
         while True:
-            job, done = self._jobs.get()
+            job = self._jobs.get()
             with suppress(Exception):  # whoever calls goes on without
-                done(disk.load(job.key) or self._made(job))
+                job.done(self._made(job))
 
     def _made(self, job: Job) -> bytes:
-        message = pickle.dumps(job)
         try:
             if self._process is None:
                 self._process = _started()
             assert self._process.stdin is not None and self._process.stdout is not None
-            _write(self._process.stdin, message)
+            _write(self._process.stdin, pickle.dumps(job.make))
             made = _read(self._process.stdout)
         except OSError:
             self._process, made = None, b""
-        # where the other process could not store it, this one says why
-        return disk.fetch(job.key, lambda: made, job.what) if made else job.made()
+        return made or job.make()
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -101,7 +73,7 @@ def _started() -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": paths, MODE: "wait"}, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": paths, "DELASSUS_COMPILE": "wait"}, start_new_session=True,
     )  # fmt: skip
 
 
@@ -111,7 +83,7 @@ def serve() -> None:
     sys.stdout = sys.stderr  # nothing else goes there
     while message := _read(source):
         try:
-            made = pickle.loads(message).made()
+            made: bytes = pickle.loads(message)()
         except Exception:
             made = b""
         _write(target, made)

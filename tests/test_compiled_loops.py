@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -284,6 +285,22 @@ def _mixed(x, n):
 def test_what_cannot_be_compiled_is_named(function, arguments, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(TypeError, match=message):
         function(*arguments)
+
+
+@pytest.mark.slow
+def test_large_loops_run_quickly_made_code_until_another_process_has_optimised_it(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """All do here: the same numbers, and calls that were bound before run what came later."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    monkeypatch.setenv("DELASSUS_COMPILE", "background")
+    monkeypatch.setitem(compiled.__globals__, "WORTH_WAITING", -1.0)
+    monkeypatch.setattr(_functions, "_made", {})
+    bound = _functions.bound(0.7, 0.3)  # type: ignore[attr-defined]
+    found, machine = bound(), bound._machine
+    entry, end = machine.place.value, time.monotonic() + 120.0
+    while machine.place.value == entry and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(machine._codes) == 2 and len(list(tmp_path.glob("*.kernel"))) == 2
+    assert bound() == found == _functions(0.7, 0.3)
 
 
 def test_compilation_is_announced(tmp_path, monkeypatch, capfd) -> None:  # type: ignore[no-untyped-def]

@@ -147,7 +147,7 @@ class _Machine:
     def __init__(self, loop: Compiled, types: tuple[Type, ...]) -> None:
         name = f"{loop.function.__module__}.{loop.function.__qualname__}"
         this = host()
-        parts = {
+        parts: dict[str, str | int] = {
             "function": name, "text": _text_of(loop), "types": repr(types), "checked": CHECKED, "versions": versions(),
             "processor": f"{this.triple} {this.cpu} {this.features}",
         }  # fmt: skip

@@ -38,7 +38,7 @@ def _functions(source: str) -> dict[int, ast.FunctionDef]:
     while left:
         node = left.pop()
         if isinstance(node, ast.FunctionDef):
-            found[min(n.lineno for n in (node, *node.decorator_list))] = node
+            found[min([node.lineno, *(x.lineno for x in node.decorator_list)])] = node
         left += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
     return found
 

@@ -153,7 +153,7 @@ class MachineCode(KnownProgram):
             self._taken(by_lanes, made)
 
     def place(self, states: int) -> int:
-        """Address of the address of a function ``span`` for so many states: of machine code as soon as there is some."""
+        """Address of the address of ``span`` for so many states: that of machine code as soon as there is some."""
         self.of(states)
         return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from delassus.model.mechanisms import free_body
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
-from delassus.runtime.compile import compile as compile_and_wait
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 
 MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
@@ -37,9 +36,6 @@ MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
 
 INFINITE = 1e30
 """Mass (kg, kg m²) of a body that the user moves: what contacts add to its block of a Hessian is round-off of it."""
-
-compile_kernel = partial(compile_and_wait, wait=False)
-"""Scenes move at once, by the evaluator, until there is machine code."""
 
 Loop = tuple[Constraint, int]
 """A loop, and its number among those of the scene."""

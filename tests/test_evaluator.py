@@ -250,5 +250,6 @@ def test_the_environment_says_who_waits(monkeypatch, one_lane):
     same(*found[:2])
     same(*found[1:])
     monkeypatch.setenv("DELASSUS_COMPILE", "later")
-    with pytest.raises(ds.ConfigurationError, match="DELASSUS_COMPILE: expected 'wait' or 'background' or 'never'"):
-        ds.compile(arm, (), "energies")(*given)
+    kernel = ds.compile(arm, (), "energies")
+    with pytest.raises(ConfigurationError, match="DELASSUS_COMPILE: expected 'wait' or 'background' or 'never'"):
+        kernel(*given)

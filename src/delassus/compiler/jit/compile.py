@@ -43,7 +43,7 @@ from delassus.compiler.machine.background import Job, maker
 from delassus.compiler.machine.code import garbage_left, mode, one_at_a_time, sources
 from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
-__all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
+__all__ = ["Compiled", "address_of", "c_function", "compiled", "compiled_for", "inlined"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,8 +63,9 @@ _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType, is_inlined: bool = False) -> None:
+    def __init__(self, function: FunctionType, is_inlined: bool = False, what: str = "") -> None:
         self.function, self.is_inlined = function, is_inlined
+        self.what = what or f"{function.__module__.removeprefix('delassus.')}.{function.__qualname__}"
         self._made: dict[tuple[Type, ...], _Machine] = {}
         functools.update_wrapper(self, function)
 
@@ -91,10 +92,11 @@ class Compiled:
     def machine(self, types: tuple[Type, ...]) -> _Machine:
         """Machine code for arguments of these types, made when it is first asked for."""
         machine = self._made.get(types)
-        if machine is None:
+        if machine is None or (machine.is_quick and mode(wait=False) == "wait"):
             with one_at_a_time():
                 machine = self._made.get(types) or _Machine(self, types)
                 self._made[types] = machine
+                machine.look_again()
         return machine
 
     def called(self) -> dict[str, Compiled]:
@@ -115,6 +117,11 @@ class Compiled:
 def compiled(function: F) -> F:
     """Mark a function as one to compile."""
     return cast(F, Compiled(cast(FunctionType, function)))
+
+
+def compiled_for(what: str) -> Callable[[F], F]:
+    """Mark a function as one to compile; messages say that it is made for what users ask for."""
+    return lambda function: cast(F, Compiled(cast(FunctionType, function), what=what))
 
 
 def inlined(function: F) -> F:
@@ -142,6 +149,8 @@ class _Machine:
     ----------
     place : c_int64
         Where the address of the machine code is that calls now run.
+    is_quick : bool
+        Whether that is what `quick_code` makes.
     """
 
     def __init__(self, loop: Compiled, types: tuple[Type, ...]) -> None:
@@ -152,19 +161,25 @@ class _Machine:
             "processor": f"{this.triple} {this.cpu} {this.features}",
         }  # fmt: skip
         key, n = cache.cache_key(**parts), len(loop.with_called()) - 1
-        what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
-        seconds = SECONDS_A_FUNCTION * n
+        what, seconds = loop.what, SECONDS_A_FUNCTION * n
         how = mode(wait=False) if seconds > WORTH_WAITING else "wait"
         self.types, self.name, self.place = types, loop.function.__qualname__, ctypes.c_int64()
-        self._codes = list[Code]()
+        self._codes, self.is_quick = list[Code](), False
+        about = f", about {seconds:.0f} s" if seconds >= 1.0 else ""
+        self._make = partial(made, loop, types, key, what + about)
         found = None if how == "wait" else cache.load(key)
         if how == "wait" or found is not None:
-            what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
-            self._take(found or made(loop, types, key, what))
+            self._take(found or self._make())
             return
         self._take(made(loop, types, cache.cache_key(**parts, quick=True), what, is_quick=True))
+        self.is_quick = True
         if how == "background":
-            maker().ask(Job(partial(made, loop, types, key, what), self._take))
+            maker().ask(Job(self._make, self._take))
+
+    def look_again(self) -> None:
+        """Wait for all machine code where the environment now says so."""
+        if self.is_quick and mode(wait=False) == "wait":
+            self._take(self._make())
 
     def _take(self, content: bytes) -> None:
         """Run this from now on; calls under way run what they began with, which is kept."""
@@ -179,7 +194,7 @@ class _Machine:
         self.release = _release_type(self.code.address("release_all"))
         self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
         self.place.value = self.code.address("entry")
-        self.entry = _entry_type(self.place.value)
+        self.entry, self.is_quick = _entry_type(self.place.value), False
 
     @property
     def code(self) -> Code:

@@ -65,6 +65,20 @@ def mode(wait: bool) -> str:
     return asked or ("wait" if wait else "background")
 
 
+@contextmanager
+def waiting() -> Iterator[None]:
+    """All calls wait for machine code meanwhile, for times of it."""
+    before = os.environ.get(MODE)
+    os.environ[MODE] = "wait"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(MODE, None)
+        else:
+            os.environ[MODE] = before
+
+
 class KnownProgram:
     """What is known of the program of a request: made when that is first asked for, and kept in the cache.
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.contact import Collider, HalfSpace, Sphere
+from delassus.errors import ConfigurationError
 from internals import Evaluated, TraceOps, laid_out
 from programs import HAS_FMA, at_a_wall, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
@@ -229,7 +230,7 @@ print(process._process.pid)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
 def test_processes_end_while_another_one_compiles_for_them(tmp_path):
     """It does not see Ctrl-C, is not that of a forked child, and ends with the process that it compiles for."""
-    setting = os.environ | {"DELASSUS_CACHE": str(tmp_path)}
+    setting = os.environ | {"DELASSUS_CACHE": str(tmp_path), "DELASSUS_COMPILE": "background"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=setting, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and not re.search("Traceback|Warning", done.stderr), done
     with pytest.raises(ProcessLookupError):

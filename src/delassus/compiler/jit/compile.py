@@ -121,7 +121,11 @@ def compiled(function: F) -> F:
 
 def compiled_for(what: str) -> Callable[[F], F]:
     """Mark a function as one to compile; messages say that it is made for what users ask for."""
-    return lambda function: cast(F, Compiled(cast(FunctionType, function), what=what))
+
+    def mark(function: F) -> F:
+        return cast(F, Compiled(cast(FunctionType, function), what=what))
+
+    return mark
 
 
 def inlined(function: F) -> F:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.duals import VECTOR
+from delassus.frozen import cached_property
 
 
 @dataclass(frozen=True)

@@ -368,9 +368,8 @@ class Springs(NamedTuple):
 class Model(NamedTuple):
     """Constant data: links, calls of kernels, loops of blocks, gravity, colliders.
 
-    Calls are three numbers: where the address of what runs a kernel is, the number of blocks, and the address of the
-    addresses of its arrays. There is one of `joint_space_motion` and one of `position_update` for each kind of blocks
-    but free bodies, which have one of `position_update` together.
+    Calls are three numbers: where the address of what runs a kernel is, the number of blocks, and the address of those
+    of its arrays. Each kind of blocks has one of `joint_space_motion` and of `position_update`, free bodies of this.
     ``motions`` end with the call of `bias_force_change`, zero of what has no velocity products, or loops.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
     `find_contacts`, ``length`` (m) what turns and slides of joints compare by. ``springs`` change with controls.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.spatial.trace.fused import fused
-from delassus.spatial.trace.sincos import cosine, sine
+from delassus.spatial.trace.sincos import cosine, sincos_of, sine
 
 
 class Op(IntEnum):
@@ -225,8 +225,8 @@ NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
         Op.DIVIDE: operator.truediv,
         Op.NEGATE: operator.neg,
         Op.SQRT: math.sqrt,
-        Op.SIN: lambda x: float(sine(np.array(x))),
-        Op.COS: lambda x: float(cosine(np.array(x))),
+        Op.SIN: lambda x: sincos_of(x)[0],
+        Op.COS: lambda x: sincos_of(x)[1],
         Op.COPYSIGN: lambda x, y: math.copysign(x, 1.0 if math.isnan(y) else y),
         Op.MIN: lambda x, y: y if y < x or math.isnan(x) else x,
         Op.MAX: lambda x, y: y if y > x or math.isnan(x) else x,

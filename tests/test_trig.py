@@ -297,7 +297,9 @@ def test_the_interpreter_has_the_same_sines_and_cosines(scalar):
 def test_single_numbers_have_the_sines_and_fused_products_of_arrays():
     """To the bit, also of zeros of both signs, one after the other."""
     rng = np.random.default_rng(6)
-    x = np.concatenate([near_quarter_turns(500, np.float64), logarithmic(rng, 500, 1e-300, 1e9), rng.uniform(-4, 4, 500)])
+    x = np.concatenate(
+        [near_quarter_turns(500, np.float64), logarithmic(rng, 500, 1e-300, 1e9), rng.uniform(-4, 4, 500)]
+    )
     x = np.append(x, [0.0, -0.0, 0.0, np.nan, np.inf, -np.inf])
     same(np.array([trig.sincos_of(number) for number in x.tolist()]).T, np.array([trig.sine(x), trig.cosine(x)]))
     special = [0.0, -0.0, 1.0, -3.0, 5e-324, -5e-324, 1e-160, 1e-308, 1e160, -1.7e308, np.inf, -np.inf, np.nan]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,10 @@ HEAD = 2
 
 COLUMN = 1 << 40
 """Places from here on stand for columns of a row of calls."""
+
+AHEAD = 3000
+"""Operations, in the order of the graph, among which those of a kind are looked for: more make runs longer, which one
+state gains from, and more values alive at a time, which batches lose by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,28 +239,45 @@ class _Layout:
 
 
 def kinds_together(graph: Graph) -> list[int]:
-    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most."""
+    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most.
+
+    They are among the next `AHEAD` of the graph's own order, in which few values are alive at a time.
+    """
     kinds = np.where(graph.op == Op.COS, Op.SIN, graph.op).tolist()
     users: list[list[int]] = [[] for _ in kinds]
     waits = [0] * len(kinds)
     order, ready = list[int](), dict[int, list[int]]()
+    later: list[int] = []  # what is ready and too far ahead
+    is_made = [False] * len(kinds) + [False]
     for k, (op, *operands) in enumerate(graph.nodes()):
         if op < Op.ADD:
             order.append(k)
+            is_made[k] = True
             continue
         for x in {*operands}:
             if x >= 0 and kinds[x] >= Op.ADD:
                 users[x].append(k)
                 waits[k] += 1
         if not waits[k]:
+            later.append(k)
+    first = 0
+    while True:
+        while is_made[first]:
+            first += 1
+        while later and later[0] < first + AHEAD:
+            k = heappop(later)
             ready.setdefault(kinds[k], []).append(k)
-    while ready:
+        if not ready:
+            return order
         kind = max(ready, key=lambda op: len(ready[op]))
         made = ready.pop(kind)
         order += made
         for k in made:
+            is_made[k] = True
             for user in users[k]:
                 waits[user] -= 1
                 if not waits[user]:
-                    ready.setdefault(kinds[user], []).append(user)
-    return order
+                    if user < first + AHEAD:
+                        ready.setdefault(kinds[user], []).append(user)
+                    else:
+                        heappush(later, user)

@@ -304,7 +304,7 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
     assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype), counted, strict=True)) < 50
 
 
-def test_a_call_goes_through_the_entry_or_past_it() -> None:
+def test_a_call_goes_through_the_entry_or_past_it(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     tree = ds.mechanisms.chain(7)
     kernel = ds.compile(tree, [ds.Weld("link7")], "dynamics")
     q, v = tree.random(0), np.linspace(-1, 1, 7)
@@ -318,6 +318,20 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
         for _ in range(100):
             kernel(q, v, v, out=out), kernel(q, v, v), kernel(list(q), v, v, out=out), kernel(q, v, tau=v)
         assert [sys.getrefcount(x) for x in watched] == counted
+        kernel(*(np.tile(x, (2, 1)) for x in (q, v, v)))  # compiles
+        with monkeypatch.context() as patch:  # what is converted first, and solved states' statuses, take it, too
+            patch.setattr(ds.runtime.kernel.Kernel, "compute", None)
+            made = [kernel(q.tolist(), v, v), kernel(q, v, tau=list(v)), kernel(np.stack([q, q], 1)[:, 0], v, v)]
+            made += [kernel(q, v, v, threads=n) for n in (1, 2)] + [kernel(q, v, v.tolist(), threads=2, out=out)]
+            assert made[-1] is out
+            made += [kernel(q, v, v, return_status=True, **how) for how in ({}, {"threads": 2}, {"out": out})]
+            assert all(x.status.shape == () and x.status == ds.DynamicsStatus.SOLVED for x in made[-3:])
+            assert made[-1].qdd is out[0]
+            assert all(np.array_equal(x, y) for found in made for x, y in zip(found, plain, strict=False))
+            two = kernel([q, q], v, [v, v], return_status=True)
+            assert two.status.tolist() == [ds.DynamicsStatus.SOLVED] * 2
+        nothing = kernel(np.full(7, np.nan).tolist(), v, v, return_status=True).status
+        assert nothing[()] == ds.DynamicsStatus.FAILED
     assert list(inspect.signature(kernel).parameters)[:3] == ["arguments", "out", "threads"]
     wrong = [((q, v), {}), ((q, v, v, v), {}), ((q, v, v, *out), {}), ((q, v, v), {"out": out[0]})]
     for given, named in [

@@ -448,11 +448,13 @@ class _Copies:
         key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
         self._object = disk.fetch(key, lambda: object_code(text), f"the evaluator of programs in {dtype}")
         self._free: list[tuple[Code, int]] = []
+        self._every: list[Code] = []  # kept: programs that are garbage give places back to them
 
     def take(self) -> tuple[Code, int]:
         """A copy, and a place there that is free."""
         if not self._free:
             code = Code(self._object)
+            self._every.append(code)
             self._free += [(code, k) for k in range(PROGRAMS)]
         return self._free.pop()
 

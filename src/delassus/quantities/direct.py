@@ -1,14 +1,19 @@
 """Direct calls: what users hand over, checked, and what runs it.
 
-NumPy runs batches of few states, machine code those of `COMPILED_FROM` states and more, or of fewer that iterate, and
-all arrays of other libraries. States that machine code flags are run on NumPy.
+An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Solutions with a
+status, and what iterates or judges rows, are still on NumPy (`DirectRequest`): batches of few states; machine code runs
+those of `COMPILED_FROM` states and more, or of fewer that iterate. Machine code runs all arrays of other libraries.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,14 +22,14 @@ from numpy.typing import NDArray
 from delassus.accuracy.policy import for_numpy
 from delassus.accuracy.status import DynamicsStatus, Resolved
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
-from delassus.constraints import ROW_LAYOUT, Argument, Constraint, check_constraints
+from delassus.constraints import ROW_LAYOUT, Argument, Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.frozen import named_tuple
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each, with_springs
-from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.evaluate import EPSILON, NumpyRequest
 from delassus.quantities.gains import check_gain
 from delassus.quantities.options import ConstrainedMotion, Constraints
 from delassus.quantities.quantity import Quantity
@@ -32,6 +37,8 @@ from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.rotations import Array
 
 T = TypeVar("T")
+
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
@@ -44,8 +51,9 @@ KEYWORDS = (
 """What the direct functions take beside states."""
 
 
-KERNELS: list[Callable[[Request, str, str], Any]] = []
-"""What compiles requests, in numbers of that type and for that reason; the package says it when it is imported."""
+KERNELS: list[Callable[..., Any]] = []
+"""What compiles requests, in numbers of that type and for that reason, and what makes kernels of requests that the
+evaluator runs; the package says them when it is imported."""
 
 
 COMPILED_FROM = 20_000
@@ -79,7 +87,7 @@ class DirectRequest(NumpyRequest):
     def _run(self) -> dict[str, Array]:
         if not self.is_compiled:
             return super().run()
-        (make,), arrays = KERNELS, dict[str, Array]()
+        make, arrays = KERNELS[0], dict[str, Array]()
         asked = self.request if self.request.solves else replace(self.request, error_dtype="")
         kernel = make(asked, "float64", ", for large batches")
         for a in self.request.arguments:
@@ -129,7 +137,7 @@ class CompiledRequest:
     def run(self) -> dict[str, Any]:
         """Outputs by name, as `NumpyRequest.run`."""
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
-        (make,) = KERNELS
+        make = KERNELS[0]
         dtype = "float32" if dtypes == {"float32"} else "float64"
         kernel = make(self.request, dtype, ", for arrays of another library")
         for a in self.request.arguments:
@@ -162,11 +170,38 @@ def bind(
     derivative: str = "",
     /,
     **given: Any,
-) -> DirectRequest:
+) -> Any:
     """A direct call, or one of a ``derivative`` by formulas: all of its input checked.
 
     ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """
+    key = _key(tree, constraints, quantity, method, derivative, given)
+    if (kept := _KEPT.find(key)) is not None:
+        named = {kept.control if name == "tau" else name: x for name, x in states.items()}
+        if not any([library_of(type(x)) for x in named.values()]):
+            return DirectCall(kept, *checked_values(tree, kept.arguments, named, kept.values))
+    asked, values = _asked(tree, constraints, quantity, method, derivative, given)
+    states = {asked.control if name == "tau" else name: x for name, x in states.items()}
+    kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
+    if any(map(library_of, kinds)):
+        return CompiledRequest(asked, {**states, **values})
+    if not is_evaluated(asked):
+        return DirectRequest(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
+    arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
+    kept = Kept(asked, quantity, {name: arrays[name] for name in values})
+    _KEPT.keep(key, kept)
+    return DirectCall(kept, arrays, batch)
+
+
+def _asked(
+    tree: Tree,
+    constraints: Constraints,
+    quantity: Quantity,
+    method: str | None,
+    derivative: str,
+    given: dict[str, Any],
+) -> tuple[Request, dict[str, Any]]:
+    """Request of a direct call, and the values of arguments that its keywords are."""
     check_tree(tree)
     for name in ("constraints", "method"):
         if name in given:
@@ -176,13 +211,123 @@ def bind(
     held = () if held is None else check_constraints(tree, held)
     keywords, values = as_arguments(checked, given, held, "posture" in quantity.options)
     asked = request(tree, checked, quantity, method=method, **keywords)
-    asked = asked.differentiated(derivative, by=quantity.inputs) if derivative else asked
-    states = {asked.control if name == "tau" else name: x for name, x in states.items()}
-    kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
-    if any(map(library_of, kinds)):
-        compiled: Any = CompiledRequest(asked, {**states, **values})
-        return compiled  # type: ignore[no-any-return]
-    return DirectRequest(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
+    return (asked.differentiated(derivative, by=quantity.inputs) if derivative else asked), values
+
+
+def is_evaluated(asked: Request) -> bool:
+    """Whether the evaluator runs it; what has a status, iterates or judges rows is on NumPy."""
+    quantity = asked.quantity
+    return not (quantity.inverts_mass or quantity.has_status or asked.iterates or asked.options.motors is not None)
+
+
+class Kept:
+    """A program that direct calls run, with all that is known before their states are."""
+
+    __slots__ = ("arguments", "control", "entry", "kernel", "outputs", "quantity", "request", "shapes", "size", "values")
+
+    def __init__(self, asked: Request, quantity: Quantity, values: dict[str, Array]) -> None:
+        """``values``: those of arguments that are the same in all of these calls."""
+        self.request, self.quantity, self.values = asked, quantity, values
+        self.arguments, self.control = asked.arguments, asked.control
+        self.outputs = [o.name for o in asked.outputs]
+        self.kernel = KERNELS[1](replace(asked, error_dtype=""))
+        self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
+
+
+class _Cache:
+    """Programs of the direct calls of late, by what was asked for."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Any, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: Any) -> Kept | None:
+        """What is kept, or None."""
+        try:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+        except (KeyError, TypeError):  # taken away meanwhile; a key that has no hash
+            return None
+        return found
+
+    def keep(self, key: Any, kept: Kept) -> None:
+        """Keep it, and as few others as are too many with it."""
+        with self._lock, suppress(TypeError):
+            if key is not None:
+                self._kept[key] = kept
+            sizes = [x.size for x in self._kept.values()]
+            while self._kept and (len(sizes) > MOST_KEPT or sum(sizes) > MOST_OPERATIONS):
+                self._kept.popitem(last=False)
+                del sizes[0]
+
+
+_KEPT = _Cache()
+
+MOST_KEPT, MOST_OPERATIONS = 512, 8_000_000
+"""Programs that direct calls keep, and operations in all of these, at most; an operation takes 16 bytes."""
+
+_PLAIN = frozenset({type(None), str, bool, int, float, Frame})
+"""Types of what is the same wherever it is equal to something of its type."""
+
+
+def _key(
+    tree: Tree, constraints: Constraints, quantity: Quantity, method: Any, derivative: str, given: Mapping[str, Any]
+) -> Any:
+    """Key of what is kept for a call; None of one with arrays that its program takes beside its states."""
+    plain = []
+    for name, x in given.items():
+        kind = type(x)
+        if kind is list or kind is tuple:
+            if not _PLAIN.issuperset(map(type, x)):
+                return None
+            plain += [name, *map(type, x), *x]
+        elif kind in _PLAIN:
+            plain += [name, kind, x]
+        else:
+            return None
+    kind = type(constraints)
+    if kind is list or kind is tuple:
+        constraints = tuple(constraints)  # type: ignore[arg-type]
+    elif constraints is not None and not isinstance(constraints, Constraint):
+        return None
+    return id(quantity), method, derivative, tree, constraints, kind is tuple, *plain
+
+
+class DirectCall:
+    """A direct call: the program of its request, and its arguments."""
+
+    __slots__ = ("batch", "kept", "values")
+
+    def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
+        self.kept, self.values, self.batch = kept, values, batch
+
+    @property
+    def request(self) -> Request:
+        """What is asked for."""
+        return self.kept.request
+
+    def run(self) -> dict[str, Array]:
+        """Outputs by name, each (*batch, *shape)."""
+        found = self.kept.entry(*self.values.values())
+        if found is NotImplemented:  # its first call, or one of several axes
+            found, _ = self.computed()
+        names = self.kept.outputs
+        return {names[0]: found} if len(names) == 1 else dict(zip(names, found, strict=True))
+
+    def computed(self) -> tuple[Any, Array]:
+        """Results of a call of any batch, as kernels return them, and estimates of their relative errors (*batch)."""
+        kernel, batch, arrays = self.kept.kernel, self.batch, []
+        for a, x in zip(self.kept.arguments, self.values.values(), strict=True):
+            arrays.append(np.ascontiguousarray(np.broadcast_to(x, (*batch, *a.shape))))
+        found = kernel.empty_results(batch)
+        rcond = kernel.compute(arrays, found if isinstance(found, tuple) else (found,), batch, None)
+        with np.errstate(divide="ignore"):
+            return found, EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
+
+    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
+        """What users get: what ``make`` makes of the request and of its outputs."""
+        return make(self, self.run())
 
 
 # -- what users hand over in a direct call: its arrays as arguments of the request, checked ---------------------------
@@ -258,15 +403,23 @@ def _gains_of_tasks(keywords: dict[str, Any], values: dict[str, Any], n: int) ->
 
 
 def checked_values(
-    tree: Tree, arguments: Sequence[Argument], values: Mapping[str, Any]
+    tree: Tree, arguments: Sequence[Argument], values: Mapping[str, Any], known: Mapping[str, Array] = NONE
 ) -> tuple[dict[str, Array], tuple[int, ...]]:
-    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to."""
+    """Return the values of all arguments as float64, each (..., *shape), and the batch that they broadcast to.
+
+    Those that are ``known`` have been checked.
+    """
     out: dict[str, Array] = {}
     batch: tuple[int, ...] = ()
     for a in arguments:
-        if a.name not in values:
+        if a.name in known:
+            out[a.name] = array = known[a.name]
+        elif a.name in values:
+            out[a.name] = array = _checked(tree, a, values[a.name])
+        else:
             raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")
-        out[a.name] = array = _checked(tree, a, values[a.name])
+        if array.ndim == len(a.shape):
+            continue
         others = ", ".join(name for name in out if name != a.name and out[name].ndim > 1) or "the others"
         batch = common_batch(a.owner or a.name, array.shape[: array.ndim - len(a.shape)], others, batch)
     return out, batch

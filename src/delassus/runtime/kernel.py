@@ -74,8 +74,9 @@ class Kernel(AnyKernel):
         reason: str = "",
         error_bound: float | None = None,
         tried: tuple[str, ...] = (),
-        wait: bool = True,
+        wait: bool | None = True,
     ) -> None:
+        """``wait``: as of `MachineCode`."""
         self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
         super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
@@ -83,7 +84,7 @@ class Kernel(AnyKernel):
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
-        self._direct = direct_entry(self, _declined)
+        self.entry = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,7 +171,7 @@ class Kernel(AnyKernel):
             asked = True
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
         if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
-            found = self._direct(*arguments) if out is None else self._direct(*arguments, out=out)
+            found = self.entry(*arguments) if out is None else self.entry(*arguments, out=out)
             if found is not NotImplemented:
                 return found
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:

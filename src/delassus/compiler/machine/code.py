@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from hashlib import sha256
 from math import prod
 
@@ -97,10 +97,11 @@ class MachineCode(KnownProgram):
         until it is made.
     """
 
-    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool = True) -> None:
-        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there."""
+    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool | None = True) -> None:
+        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there; None: for good."""
         self.lanes, self._wait, self._looked = lanes, wait, [False, False]
         self._codes: list[Code | None] = [None, None]
+        self._evaluated: Evaluated | None = None
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
 
@@ -110,7 +111,7 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is not None:
             return code
-        mode = os.environ.get(MODE) or ("wait" if self._wait else "background")
+        mode = "never" if self._wait is None else os.environ.get(MODE) or ("wait" if self._wait else "background")
         return self.compiled(states) if mode == "wait" else self._meanwhile(by_lanes, mode)
 
     def _meanwhile(self, by_lanes: bool, mode: str) -> Code | Evaluated:
@@ -139,17 +140,24 @@ class MachineCode(KnownProgram):
                 code = self._codes[by_lanes] or self._fetched(by_lanes)
         return code
 
-    @cached_property
+    @property
     def evaluated(self) -> Evaluated:
         """The program as the evaluator runs it."""
-        with one_at_a_time():
-            content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+        with one_at_a_time():  # one of several threads makes it, and all have that
+            if self._evaluated is None:
+                self._evaluated = self._made_for_evaluator()
+        return self._evaluated
+
+    def _made_for_evaluator(self) -> Evaluated:
+        content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
         asked = self._asked
         sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
         sizes += [1] * self.has_rcond
         made = Evaluated(unpacked(content), tuple(sizes), len(asked.arguments), self._dtype)
         for by_lanes in (False, True):
             self.spans[by_lanes] = self.spans[by_lanes] or made.address("span")
+        if self._wait is None:
+            self._program = None
         return made
 
     def _laid_out(self) -> bytes:

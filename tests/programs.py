@@ -81,10 +81,12 @@ def delassus_program(name, tree, constraints, method, comment=()):
     return Program(name, optimise(kernel_graph(tree, constraints, method)), tuple(arguments), (result,), comment)
 
 
-def plain_program(graph, n_inputs, name="plain"):
-    """A graph with one argument ``x`` and one result ``y`` that has all outputs."""
-    n = sum(len(group) for group in graph.outputs)
-    return Program(name, graph, (Argument("x", (n_inputs,)),), (Result("y", (n,), tuple(range(n))),))
+def plain_program(graph, *sizes, name="plain", entries=None):
+    """A graph whose arguments have ``sizes``, with one result of all outputs, or of ``entries`` of these each."""
+    entries = entries or [range(sum(len(group) for group in graph.outputs))]
+    arguments = tuple(Argument(f"x{k}" if k else "x", (size,)) for k, size in enumerate(sizes))
+    results = tuple(Result(f"y{k}" if k else "y", (len(some),), tuple(some)) for k, some in enumerate(entries))
+    return Program(name, graph, arguments, results)
 
 
 def reference(program, *arguments):
@@ -99,7 +101,10 @@ def loaded(text):
     return Code(object_code(text))
 
 
-FUSING = ("-mfma",) if host().has_fma and host().triple.startswith("x86_64") else ()
+HAS_FMA = host().has_fma
+"""Whether this processor multiplies and adds at once."""
+
+FUSING = ("-mfma",) if HAS_FMA and host().triple.startswith("x86_64") else ()
 """Flags with which C fuses what this processor can."""
 
 

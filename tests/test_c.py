@@ -283,7 +283,7 @@ def test_long_programs_compile_in_reasonable_time(tmp_path):
         near = rng.integers(max(0, len(nodes) - 60), len(nodes), 2)
         kind = Op.MULTIPLY if rng.random() < 0.3 else Op.ADD if rng.random() < 0.5 else Op.SUBTRACT
         nodes.append(build.node(kind, nodes[near[0]], nodes[near[1]]))
-    program = plain_program(build.graph([nodes[-50:]]), 20, "long")
+    program = plain_program(build.graph([nodes[-50:]]), 20, name="long")
     x = rng.uniform(-0.5, 0.5, (3, 20))
     same(Compiled(program, tmp_path, flags=("-O2",))(x)[0], reference(program, x)[0])
 

@@ -11,27 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from internals import (
-    Argument,
-    Evaluated,
-    Program,
-    Result,
-    TraceOps,
-    host,
-    instructions,
-    interpret_program,
-    make_program,
-    packed,
-    unpacked,
-)
-from programs import at_a_wall, graphs, plain_program, same, table_of_operations
+from internals import Evaluated, TraceOps, laid_out
+from programs import HAS_FMA, at_a_wall, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
-from tools import requested
+from tools import traced
 
 DTYPES = ("float64", "float32")
 
-needs_fma = pytest.mark.skipif(not host().has_fma, reason="no fused multiply-add on this machine")
-pytestmark = needs_fma
+pytestmark = pytest.mark.skipif(not HAS_FMA, reason="no fused multiply-add on this machine")
 
 
 class Runs:
@@ -40,7 +27,7 @@ class Runs:
     def __init__(self, program, dtype):
         self.program, self.dtype = program, np.dtype(dtype)
         sizes = tuple(x.size for x in (*program.arguments, *program.results))
-        self.evaluated = Evaluated(unpacked(packed(instructions(program))), sizes, len(program.arguments), dtype)
+        self.evaluated = Evaluated(laid_out(program), sizes, len(program.arguments), dtype)
         kinds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         self.span = ctypes.CFUNCTYPE(None, *kinds)(self.evaluated.address("span"))
 
@@ -53,16 +40,9 @@ class Runs:
         return found
 
 
-def interpreted(program, *arguments):
-    """Results of the interpreter."""
-    flat = np.concatenate([x.reshape(len(x), -1) for x in arguments], axis=-1)
-    outputs = np.concatenate(interpret_program(program, flat), axis=-1)
-    return [outputs[:, list(r.entries)].reshape(len(flat), *r.shape) for r in program.results]
-
-
 def some_numbers(dtype):
     """Of states, about those at which machine code of another kind begins."""
-    lanes = host().lanes(dtype)
+    lanes = ds.compile(ds.mechanisms.chain(1), (), "mass_matrix", dtype=dtype).lanes
     return sorted({1, 3, lanes - 1, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, 5 * lanes, 128, 129, 300} - {0})
 
 
@@ -73,7 +53,7 @@ def test_every_operation(dtype):
     with np.errstate(over="ignore"):
         x = x.astype(dtype)
     program = plain_program(graph, 3)
-    run, (expected,) = Runs(program, dtype), interpreted(program, x)
+    run, (expected,) = Runs(program, dtype), reference(program, x)
     same(run(x)[0], expected)
     same(np.concatenate([run(x[k : k + 1])[0] for k in range(0, len(x), 97)]), expected[::97])
 
@@ -84,7 +64,7 @@ def test_random_graphs(graph, seed, dtype):
     rng = np.random.default_rng(seed)
     program = plain_program(graph, 8)
     x = rng.choice([0.0, -0.0, 1.0, -2.5, 0.3, 1e-3, np.inf, np.nan, 7.0], (int(rng.integers(1, 40)), 8)).astype(dtype)
-    same(Runs(program, dtype)(x)[0], interpreted(program, x)[0])
+    same(Runs(program, dtype)(x)[0], reference(program, x)[0])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -94,13 +74,13 @@ def test_stages_loops_and_calls(algorithm, dtype):
     program, x = program_of(algorithm), states(300, np.dtype(dtype))
     run = Runs(program, dtype)
     for n in some_numbers(dtype):
-        same(run(x[:n])[0], interpreted(program, x[:n])[0])
+        same(run(x[:n])[0], reference(program, x[:n])[0])
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_calls(seed):
     program, x = program_of(random_calls(seed)), states(37)
-    same(Runs(program, "float64")(x)[0], interpreted(program, x)[0])
+    same(Runs(program, "float64")(x)[0], reference(program, x)[0])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -108,10 +88,8 @@ def test_arrays_and_batches_of_every_size(dtype):
     """Fewer numbers a state than there are lanes, as many and more; some states from the first on, others untouched."""
     ops, sizes = TraceOps(), (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
     made = [ops.number(2.0 * y + 1.0) for size in sizes for y in ops.vector(size)]
-    arguments = tuple(Argument(f"x{size}", (size,)) for size in sizes)
-    ends = np.cumsum(sizes)
-    results = tuple(Result(f"y{n}", (n,), tuple(range(end - n, end))) for n, end in zip(sizes, ends, strict=True))
-    run = Runs(Program("sizes", ops.graph([made]), arguments, results), dtype)
+    entries = [range(end - n, end) for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
+    run = Runs(plain_program(ops.graph([made]), *sizes, entries=entries), dtype)
     for n, behind in itertools.product(some_numbers(dtype), (False, True)):
         given = [np.random.default_rng(n).normal(size=(n, size)).astype(dtype) for size in sizes]
         for x, y in zip(given, run(*given, behind=behind), strict=True):
@@ -126,11 +104,9 @@ def test_results_that_are_leaves():
     ops = TraceOps()
     x, y = ops.vector(40), ops.vector(5)
     made = [*map(ops.number, [*x, *[ops.number(0.0)] * 20, *y, ops.number(-0.0), x[0] * y[0], *reversed(x)])]
-    n = len(made)
-    results = (Result("y", (n,), tuple(range(n))), Result("z", (33,), (44,) * 33))
-    program = Program("leaves", ops.graph([made]), (Argument("x", (40,)), Argument("y", (5,))), results)
+    program = plain_program(ops.graph([made]), 40, 5, entries=[range(len(made)), (44,) * 33])
     given = [np.random.default_rng(k).normal(size=(11, size)) for k, size in enumerate((40, 5))]
-    for found, wanted in zip(Runs(program, "float64")(*given), interpreted(program, *given), strict=True):
+    for found, wanted in zip(Runs(program, "float64")(*given), reference(program, *given), strict=True):
         same(found, wanted)
 
 
@@ -142,7 +118,7 @@ def test_robots(what, dtype):
     feet = [ds.Contact(f"branch{k}_2", ds.contact.Sphere(0.05)) for k in (1, 2)]
     constraints = feet if what == "contact_step" else [ds.Weld("branch1_2"), ds.Point("branch2_2")]
     kernel = ds.compile(tree, constraints, what, dtype=dtype)
-    program = make_program(requested(tree, constraints, what), dtype=dtype)
+    program = traced(tree, constraints, what, dtype)
     rng, n = np.random.default_rng(0), 41
     given = [tree.random(rng, batch=n) if a.name == "q" else rng.normal(size=(n, *a.shape)) for a in kernel.arguments]
     given = [
@@ -150,7 +126,7 @@ def test_robots(what, dtype):
     ]
     given = [x.astype(dtype) for x in given]
     run = Runs(program, dtype)
-    found, wanted = run(*given), interpreted(program, *given)
+    found, wanted = run(*given), reference(program, *given)
     compiled = kernel(*given, return_status=True) if kernel.request.has_status or kernel.iterates else (kernel(*given),)
     solved = np.full(n, True)  # others are solved again
     if len(compiled) > 1:

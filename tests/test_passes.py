@@ -14,26 +14,19 @@ import delassus as ds
 from internals import (
     COMMUTATIVE,
     LEAVES,
-    LIMIT,
-    PASSES,
     SEMANTICS,
     Builder,
     Graph,
     Op,
     arity,
     interpret,
-    mass_matrix,
-    optimise,
     passes,
-    reorder,
-    schedule,
-    trace,
 )
-from programs import ALGEBRA, SPECIAL, graphs, kernel_graph, same, table_of_operations, verify
+from programs import ALGEBRA, ROBOTS, SPECIAL, graphs, kernel_graph, same, table_of_operations, verify
 from random_trees import some_constraints, some_mechanism
 from tools import error
 
-ALL = dict(PASSES) | {"all": optimise}
+ALL = dict(passes.PASSES) | {"all": passes.optimise}
 
 OPTIMISED = 1e-12
 """A kernel before and after all passes, relative to the largest entry: shared reciprocals round once more."""
@@ -209,7 +202,7 @@ def test_dead_code_is_dropped():
     build = Symbols()
     kept = build.mul(build.y, build.constant(2.0))
     build.add(build.x, kept)
-    made = schedule(build.graph([[kept], []]))
+    made = passes.schedule(build.graph([[kept], []]))
     assert sorted(nodes_of(made)[:2]) == [("CONSTANT",), ("INPUT", 1)]
     assert nodes_of(made)[2][0] == "MULTIPLY" and len(made) == 3
     assert [group.tolist() for group in made.outputs] == [[2], []]
@@ -219,12 +212,12 @@ def test_reordering_knows_an_input_from_a_node():
     """Numbers of inputs may be larger than the graph is long."""
     build = Builder()
     far = build.node(Op.INPUT, 40)
-    made = schedule(build.graph([[build.node(Op.NEGATE, far)]]))
+    made = passes.schedule(build.graph([[build.node(Op.NEGATE, far)]]))
     assert nodes_of(made) == [("INPUT", 40), ("NEGATE", 0)]
 
 
 def test_passes_are_named_once_and_in_order():
-    names = [name for name, _ in PASSES]
+    names = [name for name, _ in passes.PASSES]
     assert len(set(names)) == len(names) and names[-1] == "schedule"
 
 
@@ -241,7 +234,7 @@ def flat(groups):
 
 def tidy(graph):
     """The same graph without what no output needs."""
-    return reorder(graph, np.flatnonzero(graph.reachable(graph.flat_outputs())).tolist())
+    return passes.reorder(graph, np.flatnonzero(graph.reachable(graph.flat_outputs())).tolist())
 
 
 def exposed(graph):
@@ -255,7 +248,7 @@ def test_the_schedule_changes_nothing_but_order(graph, x, dtype):
     verify(graph)
     with np.errstate(all="ignore"):
         x = x.astype(dtype)
-    made = schedule(graph)
+    made = passes.schedule(graph)
     verify(made)
     before, later = flat(interpret(graph, x)), flat(interpret(made, x))
     if not (Op.COPYSIGN in graph.op and np.isnan(interpret(exposed(graph), x)[0]).any()):
@@ -338,7 +331,7 @@ def test_kernels_through_every_pass(method, seed):
     verify(graph)
     expected = interpret(graph, x)[0]
     n_operations = graph.count().total
-    for _, run in PASSES:
+    for _, run in passes.PASSES:
         graph = run(graph)
         verify(graph)
         assert error(interpret(graph, x)[0], expected) < OPTIMISED
@@ -351,12 +344,12 @@ def test_a_kernel_divides_once_a_pivot():
     feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
     before = kernel_graph(tree, feet, "pv-osim")
     assert before.count().div > 200
-    assert optimise(before).count().div <= tree.nv + 6
+    assert passes.optimise(before).count().div <= tree.nv + 6
 
 
 def test_nan_spoils_what_depends_on_it_and_no_other_state():
     tree = ds.mechanisms.chain(4)
-    graph = optimise(kernel_graph(tree, [ds.Weld("link4"), ds.Weld("link1")], "pv-osimr"))
+    graph = passes.optimise(kernel_graph(tree, [ds.Weld("link4"), ds.Weld("link1")], "pv-osimr"))
     q = tree.random(0, batch=3)
     expected = interpret(graph, q)[0]
     q[1, 3] = np.nan
@@ -413,7 +406,7 @@ def test_schedule_of_a_tree_is_the_best_there_is(seed):
         (a, least), (b, most) = sorted((parts.pop(), parts.pop()), key=lambda part: part[1])
         parts.append((build.node(Op.SUBTRACT, a, b), max(1, most, least + 1)))
     ((root, number),) = parts
-    assert peak_alive(schedule(build.graph([[root]]))) == number
+    assert peak_alive(passes.schedule(build.graph([[root]]))) == number
 
 
 def test_schedule_shortens_live_ranges():
@@ -424,9 +417,9 @@ def test_schedule_shortens_live_ranges():
     for p in products[1:]:
         total = build.node(Op.ADD, total, p)
     graph = build.graph([[total]])
-    assert peak_alive(graph) == 20 and peak_alive(schedule(graph)) <= 3
-    mass = trace(ds.mechanisms.humanoid(), (), mass_matrix).graph()
-    assert peak_alive(schedule(mass)) <= peak_alive(mass)
+    assert peak_alive(graph) == 20 and peak_alive(passes.schedule(graph)) <= 3
+    humanoid = kernel_graph(*ROBOTS["humanoid, feet"], "efpa")
+    assert peak_alive(passes.schedule(humanoid)) < peak_alive(humanoid)
 
 
 # -- the interpreter -----------------------------------------------------------------------------------------------
@@ -452,7 +445,7 @@ def larger(a, b):
 
 def rounded_once(x, y, z):
     """``x y + z`` by fractions."""
-    if not all(map(math.isfinite, (x, y, z))) or not x or not y or not z:
+    if not all(map(math.isfinite, (x, y, z))) or not x or not y:
         return z if math.isinf(z) and math.isfinite(x) and math.isfinite(y) else x * y + z
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     try:
@@ -501,7 +494,7 @@ def test_operations_on_special_values(dtype):
         with np.errstate(all="ignore"):
             expected = expected.astype(dtype)
         if kind in ROUNDED:
-            expected[np.abs(x[:, 0]) > LIMIT["double" if dtype == "float64" else "float"]] = np.nan
+            expected[np.abs(x[:, 0]) > 1e9] = np.nan  # they reduce no such angles
             assert np.allclose(found[:, column], expected, rtol=4 * np.finfo(dtype).eps, atol=0, equal_nan=True), kind
         else:
             same(found[:, column], expected)

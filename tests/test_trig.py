@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from delassus.compiler.targets.llvm.text import LlvmText
-from delassus.spatial.trace import sincos as trig
+from internals import sincos as trig
 from programs import same
 
 llvm = pytest.importorskip("llvmlite.binding")

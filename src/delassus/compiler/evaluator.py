@@ -26,7 +26,8 @@ import numpy as np
 
 from delassus.compiler.machine import cache as disk
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
-from delassus.compiler.program.instructions import WIDTH, Control, Instructions
+from delassus.compiler.program.instructions import WIDTH, Control, instructions
+from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.operations import EMIT
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES
 from delassus.compiler.targets.llvm.rows import transposed
@@ -68,7 +69,7 @@ def machine(scalar: str, lanes: int, has_fma: bool) -> str:
     if lanes > 1:
         parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
     texts = [part.function() for part in parts]
-    declarations = sorted({line for part in parts for line in part.declarations})
+    declarations = sorted({line for part in parts for line in part.text.declarations})
     programs = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer"
     return "\n\n".join([programs, *declarations, *texts, _span(lanes), *map(_span_of, range(PROGRAMS))]) + "\n"
 
@@ -136,11 +137,6 @@ class _Machine:
         self.bytes = self.text.bits // 8
         self.align = f"align {self.bytes}"
         self._labels = 0
-
-    @property
-    def declarations(self) -> set[str]:
-        """Intrinsics that the module must declare."""
-        return self.text.declarations
 
     def _label(self, name: str) -> str:
         self._labels += 1
@@ -377,7 +373,7 @@ class _Machine:
     def _for_vectors(self, kind: int, places: list[tuple[str, str]], goals: list[str], vectors: str) -> None:
         """An operation for all vectors of its rows."""
         if self.lanes == 1:
-            self._emit(kind, [place for place, _ in places], goals)
+            self._emit(kind, [self.text.load(place) for place, _ in places], goals)
             return
         name, width = self._label("over"), self.lanes * self.bytes
         end = self._do(f"getelementptr i8, ptr {goals[0]}, i64 {self._do(f'mul i64 {vectors}, {width}')}")
@@ -394,16 +390,13 @@ class _Machine:
             at.append([self._do(f"getelementptr i8, ptr {p}, i64 {step}") for p, (_, step) in pairs])
         loaded = [[self.text.load(p) for p in some[:n]] for some in at]
         for values, some in zip(loaded, at, strict=True):
-            self._emit_values(kind, values, some[n:])
+            self._emit(kind, values, some[n:])
         for k, (p, step) in enumerate(pointers):
             self._line(f"{p}.next = getelementptr i8, ptr {at[-1][k]}, i64 {step}")
         finished = self._do(f"icmp eq ptr %{name}.p{n}.next, {end}")
         self._line(f"br i1 {finished}, label %{name}.end, label %{name}", f"{name}.end:")
 
-    def _emit(self, kind: int, addresses: list[str], goals: list[str]) -> None:
-        self._emit_values(kind, [self.text.load(x) for x in addresses], goals)
-
-    def _emit_values(self, kind: int, values: list[str], goals: list[str]) -> None:
+    def _emit(self, kind: int, values: list[str], goals: list[str]) -> None:
         made: tuple[str, ...]
         if kind == Control.COPY:
             made = (values[0],)
@@ -437,35 +430,19 @@ class _Machine:
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
-class _Copies:
-    """Copies of the machine for numbers of a type, each with places for `PROGRAMS`."""
-
-    def __init__(self, dtype: str) -> None:
-        scalar = "double" if dtype == "float64" else "float"
-        this = host()
-        text = machine(scalar, this.lanes(dtype), this.has_fma)
-        processor = f"{this.triple} {this.cpu} {this.features}"
-        key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
-        self._object = disk.fetch(key, lambda: object_code(text), f"the evaluator of programs in {dtype}")
-        self._free: list[tuple[Code, int]] = []
-        self._every: list[Code] = []  # kept: programs that are garbage give places back to them
-
-    def take(self) -> tuple[Code, int]:
-        """A copy, and a place there that is free."""
-        if not self._free:
-            code = Code(self._object)
-            self._every.append(code)
-            self._free += [(code, k) for k in range(PROGRAMS)]
-        return self._free.pop()
-
-    def give_back(self, code: Code, k: int) -> None:
-        """Free a place."""
-        self._free.append((code, k))
+_KEPT: list[Code] = []
+"""Copies of the machine, which stay: of objects that are garbage together, a program may outlive the last copy."""
 
 
 @cache
-def _copies(dtype: str) -> _Copies:
-    return _Copies(dtype)
+def _copies(dtype: str) -> tuple[bytes, list[tuple[Code, int]]]:
+    """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
+    scalar = "double" if dtype == "float64" else "float"
+    this = host()
+    text = machine(scalar, this.lanes(dtype), this.has_fma)
+    processor = f"{this.triple} {this.cpu} {this.features}"
+    key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
+    return disk.fetch(key, lambda: object_code(text), f"the evaluator of programs in {dtype}"), []
 
 
 class Evaluated:
@@ -473,32 +450,41 @@ class Evaluated:
 
     Parameters
     ----------
-    laid_out : Instructions
+    content : bytes
+        See `laid_out`.
     sizes : sequence of int
         Numbers of a state in each argument and result, of which ``n_arguments`` are arguments.
     dtype : str
     """
 
-    def __init__(self, laid_out: Instructions, sizes: tuple[int, ...], n_arguments: int, dtype: str) -> None:
-        constants = laid_out.constants.astype(dtype)
-        lanes, item = host().lanes(dtype), constants.itemsize
-        states = max(2 * lanes, min(BLOCK, WORKSPACE // max(1, laid_out.n_places * item)) // lanes * lanes)
-        self._kept = laid_out, constants, np.array(sizes, dtype=np.int64)
+    def __init__(self, content: bytes, sizes: tuple[int, ...], n_arguments: int, dtype: str) -> None:
+        head, _, body = content.partition(b"\n")
+        n_places, n_constants, n_code = json.loads(head)
+        with np.errstate(over="ignore"):
+            constants = np.frombuffer(body[: 8 * n_constants], dtype=np.float64).astype(dtype)
+        code, results = np.split(np.frombuffer(body[8 * n_constants :], dtype=np.int32).copy(), [n_code])
+        lanes = host().lanes(dtype)
+        states = max(2 * lanes, min(BLOCK, WORKSPACE // max(1, n_places * constants.itemsize)) // lanes * lanes)
+        self._kept = code, results, constants, np.array(sizes, dtype=np.int64)
         fields = {
-            Field.CODE: laid_out.code.ctypes.data, Field.CONSTANTS: constants.ctypes.data,
-            Field.N_CONSTANTS: len(constants), Field.PLACES: laid_out.n_places,
-            Field.RESULTS: laid_out.results.ctypes.data, Field.SIZES: self._kept[2].ctypes.data,
+            Field.CODE: code.ctypes.data, Field.CONSTANTS: constants.ctypes.data,
+            Field.N_CONSTANTS: n_constants, Field.PLACES: n_places,
+            Field.RESULTS: results.ctypes.data, Field.SIZES: self._kept[-1].ctypes.data,
             Field.ARRAYS: len(sizes), Field.ARGUMENTS: n_arguments, Field.MOST_STATES: states,
         }  # fmt: skip
         self._record = np.array([fields[field] for field in Field], dtype=np.int64)
-        self._copies = _copies(dtype)
-        self._code, self._k = self._copies.take()
+        content, self._free = _copies(dtype)
+        if not self._free:
+            copy = Code(content)
+            _KEPT.append(copy)
+            self._free += [(copy, k) for k in range(PROGRAMS)]
+        self._code, self._k = self._free.pop()
         place = self._code.address_of_data("programs") + 8 * self._k
         ctypes.c_int64.from_address(place).value = self._record.ctypes.data
 
     def __del__(self) -> None:
         if hasattr(self, "_k"):
-            self._copies.give_back(self._code, self._k)
+            self._free.append((self._code, self._k))
 
     def address(self, function: str) -> int:
         """Address of ``span``."""
@@ -506,17 +492,8 @@ class Evaluated:
         return self._code.address(f"span{self._k}")
 
 
-def packed(laid_out: Instructions) -> bytes:
-    """Bytes of a program that is laid out."""
-    arrays = laid_out.code, laid_out.constants, laid_out.results
-    head = json.dumps([laid_out.n_places, *(len(x) for x in arrays)]).encode() + b"\n"
-    return head + b"".join(x.tobytes() for x in (laid_out.constants, laid_out.code, laid_out.results))
-
-
-def unpacked(content: bytes) -> Instructions:
-    """The inverse."""
-    head, _, body = content.partition(b"\n")
-    n_places, n_code, n_constants, n_results = json.loads(head)
-    constants = np.frombuffer(body[: 8 * n_constants], dtype=np.float64)
-    numbers = np.frombuffer(body[8 * n_constants :], dtype=np.int32)
-    return Instructions(numbers[:n_code].copy(), constants, n_places, numbers[n_code : n_code + n_results].copy())
+def laid_out(program: Program) -> bytes:
+    """A program as the evaluator takes it: how much there is, and its arrays."""
+    made = instructions(program)
+    head = json.dumps([made.n_places, len(made.constants), len(made.code)]).encode() + b"\n"
+    return head + b"".join(x.tobytes() for x in (made.constants, made.code, made.results))

@@ -188,9 +188,12 @@ def compile(  # the public name; the built-in of that name is not used here
     check_choice("dtype", dtype, DTYPES, ConfigurationError)
     check_choice("target", target, TARGETS, ConfigurationError)
     check_error_bound(error_bound, dtype)
+    check_flag("wait", wait)
     if target == "cuda":
         from delassus.runtime.cuda.kernel import CudaKernel
 
+        if not wait:
+            raise ConfigurationError("wait", "True with target='cuda'", "False", "GPUs have no evaluator.")
         if lanes is not None:
             raise ConfigurationError("lanes", "None with target='cuda'", shown(lanes), "A thread has one state.")
         return CudaKernel(asked, dtype, error_bound=error_bound)
@@ -198,7 +201,7 @@ def compile(  # the public name; the built-in of that name is not used here
         lanes = host().lanes(dtype)
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
-    return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=check_flag("wait", wait))
+    return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=wait)
 
 
 def _table() -> str:

@@ -90,7 +90,7 @@ class Kernel(AnyKernel):
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
         lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
-        return restored, (self.request, self.dtype.name, lanes, "", self.error_bound)
+        return restored, (self.request, self.dtype.name, lanes, "", self.error_bound, self._wait)
 
     def _of(self, asked: Request, reason: str) -> Kernel:
         return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound, wait=self._wait)
@@ -356,6 +356,8 @@ def _declined(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def restored(request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None) -> Kernel:
+def restored(
+    request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None, wait: bool = True
+) -> Kernel:
     """Kernel that has been pickled, the same one while it lives; without ``lanes`` with those of this processor."""
-    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound)
+    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound, (), wait)

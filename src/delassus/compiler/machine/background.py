@@ -19,8 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-from delassus.quantities.request import Request
-
 LENGTH = struct.Struct("<q")
 """Before each message: its number of bytes."""
 
@@ -28,11 +26,9 @@ COMMAND = "from delassus.compiler.machine.background import serve; serve()"
 
 
 class Job(NamedTuple):
-    """Machine code of a request for numbers of a type, by ``lanes``; ``done`` is called with it on a thread."""
+    """What is made, by a function that can be pickled; ``done`` is called with it on a thread."""
 
-    asked: Request
-    dtype: str
-    lanes: int
+    make: Callable[[], bytes]
     done: Callable[[bytes], None]
 
 
@@ -61,16 +57,15 @@ class Maker:
                 job.done(self._made(job))
 
     def _made(self, job: Job) -> bytes:
-        message = pickle.dumps((job.asked, job.dtype, job.lanes))
         try:
             if self._process is None:
                 self._process = _started()
             assert self._process.stdin is not None and self._process.stdout is not None
-            _write(self._process.stdin, message)
+            _write(self._process.stdin, pickle.dumps(job.make))
             made = _read(self._process.stdout)
         except OSError:
             self._process, made = None, b""
-        return made or made_here(*pickle.loads(message))
+        return made or job.make()
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -88,17 +83,10 @@ def serve() -> None:
     sys.stdout = sys.stderr  # nothing else goes there
     while message := _read(source):
         try:
-            made = made_here(*pickle.loads(message))
+            made: bytes = pickle.loads(message)()
         except Exception:
             made = b""
         _write(target, made)
-
-
-def made_here(asked: Request, dtype: str, lanes: int) -> bytes:
-    """Machine code, made in this process."""
-    from delassus.compiler.machine.code import MachineCode
-
-    return MachineCode(asked, dtype, lanes).objects(lanes)
 
 
 def _read(source: IO[bytes]) -> bytes:

@@ -14,14 +14,14 @@ from functools import cache, partial
 from hashlib import sha256
 from math import prod
 
-from delassus.compiler.evaluator import Evaluated, packed, unpacked
+from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
 from delassus.compiler.machine.background import Job, maker
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
-from delassus.compiler.program.instructions import instructions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
+from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.version import __version__
@@ -45,7 +45,24 @@ if hasattr(os, "register_at_fork"):
 
 
 MODE = "DELASSUS_COMPILE"
-"""Environment variable: whether calls of all kernels wait for machine code: "wait", "background" or "never"."""
+"""Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
+
+MODES = "wait", "background", "never"
+"""Calls wait; they are answered by the evaluator until machine code is there; there is none but what is cached."""
+
+
+def mode(wait: bool) -> str:
+    """How calls of a kernel get their code: one of `MODES`.
+
+    Raises
+    ------
+    ConfigurationError
+        The environment variable says another word.
+    """
+    asked = os.environ.get(MODE, "").strip()
+    if asked and asked not in MODES:
+        raise ConfigurationError(MODE, " or ".join(map(repr, MODES)), shown(asked), "Set it to one, or unset it.")
+    return asked or ("wait" if wait else "background")
 
 
 class KnownProgram:
@@ -99,7 +116,7 @@ class MachineCode(KnownProgram):
 
     def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool | None = True) -> None:
         """``wait``: whether calls wait for machine code, or the evaluator answers until it is there; None: for good."""
-        self.lanes, self._wait, self._looked = lanes, wait, [False, False]
+        self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
         self._codes: list[Code | None] = [None, None]
         self._evaluated: Evaluated | None = None
         self.spans = (ctypes.c_int64 * 2)()
@@ -111,23 +128,27 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is not None:
             return code
-        mode = "never" if self._wait is None else os.environ.get(MODE) or ("wait" if self._wait else "background")
-        return self.compiled(states) if mode == "wait" else self._meanwhile(by_lanes, mode)
+        how = "never" if self._wait is None else mode(self._wait)
+        return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
 
-    def _meanwhile(self, by_lanes: bool, mode: str) -> Code | Evaluated:
+    def _meanwhile(self, by_lanes: bool, how: str) -> Code | Evaluated:
         """What runs until there is machine code, which is asked for once, unless it is in the cache."""
-        if not self._looked[by_lanes]:
-            self._looked[by_lanes] = True
+        if self._asking[by_lanes] != os.getpid():
+            self._asking[by_lanes] = os.getpid()
             lanes = self.lanes if by_lanes else 1
             found = disk.load(key_of(self._asked, self._dtype, lanes))
             if found is not None:
                 return self._taken(by_lanes, found)
-            if mode == "background":
-                maker().ask(Job(self._asked, self._dtype, lanes, partial(self._made_elsewhere, by_lanes)))
-        return self.evaluated
+            if how == "background":
+                make = partial(object_code_of, self._asked, self._dtype, lanes)
+                maker().ask(Job(make, partial(self._made_elsewhere, by_lanes)))
+        evaluated = self._evaluator()
+        self.spans[by_lanes] = evaluated.address("span")
+        if (code := self._codes[by_lanes]) is not None:  # it came meanwhile
+            self.spans[by_lanes] = code.address("span")
+        return code or evaluated
 
     def _made_elsewhere(self, by_lanes: bool, made: bytes) -> None:
-        disk.store(key_of(self._asked, self._dtype, self.lanes if by_lanes else 1), made)
         with one_at_a_time():
             self._taken(by_lanes, made)
 
@@ -137,39 +158,26 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is None:
             with one_at_a_time():
-                code = self._codes[by_lanes] or self._fetched(by_lanes)
+                code = self._codes[by_lanes] or self._taken(by_lanes, self.objects(self.lanes if by_lanes else 1))
         return code
 
-    @property
-    def evaluated(self) -> Evaluated:
+    def _evaluator(self) -> Evaluated:
         """The program as the evaluator runs it."""
-        with one_at_a_time():  # one of several threads makes it, and all have that
+        with one_at_a_time():
             if self._evaluated is None:
-                self._evaluated = self._made_for_evaluator()
-        return self._evaluated
-
-    def _made_for_evaluator(self) -> Evaluated:
-        content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
-        asked = self._asked
-        sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
-        sizes += [1] * self.has_rcond
-        made = Evaluated(unpacked(content), tuple(sizes), len(asked.arguments), self._dtype)
-        for by_lanes in (False, True):
-            self.spans[by_lanes] = self.spans[by_lanes] or made.address("span")
-        if self._wait is None:
-            self._program = None
-        return made
+                content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+                asked = self._asked
+                sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
+                sizes += [1] * self.has_rcond
+                self._evaluated = Evaluated(content, tuple(sizes), len(asked.arguments), self._dtype)
+                if self._wait is None:
+                    self._program = None
+            return self._evaluated
 
     def _laid_out(self) -> bytes:
         program = self._program or self._made_program()
         with _garbage_left():
-            return packed(instructions(program))
-
-    def _fetched(self, by_lanes: bool) -> Code:
-        lanes = self.lanes if by_lanes else 1
-        what = f"{self._what}, for {'batches' if lanes > 1 else 'one state'}"
-        key = key_of(self._asked, self._dtype, lanes)
-        return self._taken(by_lanes, disk.fetch(key, lambda: self.objects(lanes), what))
+            return laid_out(program)
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)
@@ -179,11 +187,20 @@ class MachineCode(KnownProgram):
         return made
 
     def objects(self, lanes: int) -> bytes:
-        """Object code by so many lanes."""
+        """Object code by so many lanes, from the cache or made and stored there."""
+        what = f"{self._what}, for {'batches' if lanes > 1 else 'one state'}"
+        return disk.fetch(key_of(self._asked, self._dtype, lanes), partial(self._objects, lanes), what)
+
+    def _objects(self, lanes: int) -> bytes:
         cpu, program = host(), self._program or self._made_program()
         with _garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
+
+
+def object_code_of(asked: Request, dtype: str, lanes: int) -> bytes:
+    """Object code of a request, as another process makes it."""
+    return MachineCode(asked, dtype, lanes).objects(lanes)
 
 
 class DeviceCode(KnownProgram):

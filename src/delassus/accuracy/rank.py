@@ -51,10 +51,13 @@ def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
     return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * np.max(values, initial=0.0), axis=-1))
 
 
-def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m)."""
-    m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))
-    scaled, rank = at_unit_diagonal(np.broadcast_to(numbers(G), (*batch, m, m)), least)
+def independence(G: Array, typical: Array, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m).
+
+    ``typical`` (..., m) is the `mobility_bound`.
+    """
+    m = G.shape[-1]
+    scaled, rank = at_unit_diagonal(np.broadcast_to(G, (*batch, m, m)), UNMOVED * typical)
     redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
     if deficient.any():
         redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])

@@ -156,7 +156,8 @@ def resolve(
     if m and not all(motion.softness):
         saddle = SaddlePoint(motion)
         G = numbers(problem.relaxed(saddle.G))
-        rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
+        typical = mobility_bound(problem, Articulated(problem))
+        rank, redundant = independence(_among_hard_rows(motion, G), typical, batch)
         regular = rank == m
         wrong = regular & ~(error <= estimator.error_bound)
         if wrong.any():  # another order of elimination errs at other states
@@ -203,7 +204,8 @@ def contradict(motion: DynamicsProblem, batch: tuple[int, ...]) -> NDArray[np.bo
     """States (...) at which no accelerations are what all rows ask for."""
     saddle = SaddlePoint(motion)
     G = numbers(motion.problem.relaxed(saddle.G))
-    rank, _ = independence(motion.problem, numbers(_among_hard_rows(motion, G)), batch)
+    typical = mobility_bound(motion.problem, Articulated(motion.problem))
+    rank, _ = independence(_among_hard_rows(motion, G), typical, batch)
     dependent = rank < motion.problem.n_rows
     return dependent & ~_least_squares(motion, saddle, G, batch, dependent)[2] if dependent.any() else dependent
 

@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
-from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
+from delassus.accuracy.rank import independence, least_squares
 from delassus.accuracy.refinement import Change
 from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
-from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
 from delassus.algorithms.dynamics.derivatives.accelerations import Direction
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.osim.kjr import kjr
+from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.errors import DelassusError, warn
-from delassus.model.kinematics import generic_configurations
-from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import Request, request
+from delassus.quantities.request import Request
+from delassus.spatial.motion import from_entries
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
@@ -44,18 +44,21 @@ EPSILON = float(np.finfo(float).eps)
 AT_ONCE = 256
 """States that a program is interpreted at."""
 
-CERTAIN = 1e9
-"""Robots and rows of smaller condition have no errors above the bound."""
 
-FREE_MOTION = Quantity(
-    "free_motion",
-    "Joint accelerations without constraints",
-    ("q", "v", "tau"),
-    (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
-    lambda bound: [METHODS["aba"](bound.motion()).qdd],
+def _judged_rows(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    return [kjr(problem), from_entries(bound.ops, mobility_bound(problem, Articulated(problem)))]
+
+
+JUDGED_ROWS = Quantity(
+    "judged_rows",
+    "Delassus matrix, and the size that its diagonal has where no row is badly placed",
+    ("q",),
+    (Output("G", ("m", "m"), "Delassus matrix", symmetric=True), Output("typical", ("m",), "size of its diagonal")),
+    _judged_rows,
     inverts_mass=True,
 )
-"""What the errors that come from the mass matrix are measured with."""
+"""What says which rows are independent."""
 
 
 class SingularError(DelassusError, ArithmeticError):
@@ -71,6 +74,30 @@ class SingularError(DelassusError, ArithmeticError):
     ...     print(str(error).split(".")[0])
     constraints: expected 3 independent rows, got 0
     """
+
+
+def require_independent(G: Array, typical: Array, places: Array) -> None:
+    """Raise `SingularError` if ``G`` (k, m, m) of ``JUDGED_ROWS`` has no inverse at one of k states at ``places``."""
+    rank, _ = independence(G, typical, (len(G),))
+    deficient = np.flatnonzero(rank < G.shape[-1])
+    if len(deficient):
+        where = [int(i) for i in places[deficient[0]]]
+        found = f"{int(rank[deficient[0]])}" + (f" at state {where}" if where else "")
+        advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
+        raise SingularError("constraints", f"{G.shape[-1]} independent rows", found, advice)
+
+
+def warn_of_errors(asked: Request, error: Array, bound: float) -> None:
+    """Say how many states have a larger estimate of the error than the bound, if any."""
+    above = np.count_nonzero(~(error <= bound))
+    if above:
+        of = f"{asked.quantity.name} of {asked.tree.name!r}"
+        warn(
+            f"{of}: {above} of {error.size} state(s) have an estimated relative error above {bound:g}, "
+            f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
+            "small inertias, give joints armature, or drop rows.",
+            kind=of,
+        )
 
 
 class NumpyRequest(BoundRequest):
@@ -89,7 +116,6 @@ class NumpyRequest(BoundRequest):
         self.batch = batch
         self.resolved: list[Resolved] = []
         self.places: NDArray[np.int_] | None = None  # of its states in a larger batch
-        self._growth: Array = np.ones(batch)
         self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, ITERATIONS, ERROR_BOUND["float64"]
 
     @property
@@ -152,31 +178,6 @@ class NumpyRequest(BoundRequest):
         self.dependent = resolved.dependent
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
 
-    def warn_of_errors(self, known: NDArray[np.bool_] | bool = False) -> None:
-        """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any.
-
-        States ``known`` (...) are left out: results say of them already that they are not solved.
-        Errors are those of the mass matrix, of Delassus matrices times what their inverse makes of them; of what has no
-        methods those by pivots, as its kernel estimates them.
-        """
-        if not (np.any(self._growth > CERTAIN) or self.request.payloads or may_be_singular(self.tree)):
-            return
-        every = np.ones(self.batch, dtype=bool)
-        if self.request.quantity.methods:
-            error = self._growth * self._free_motion_error({}, every).reshape(self.batch)
-        else:
-            error = self._estimated(self.request, {}, every).reshape(self.batch)
-        error = np.where(known, 0.0, error)
-        above = np.count_nonzero(~(error <= self.error_bound))
-        if above:
-            of = f"{self.request.quantity.name} of {self.tree.name!r}"
-            warn(
-                f"{of}: {above} of {error.size} state(s) have an estimated relative error above {self.error_bound:g}, "
-                f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
-                "small inertias, give joints armature, or drop rows.",
-                kind=of,
-            )
-
     def warn_of_states(
         self,
         found: Mapping[str, Array],
@@ -184,7 +185,8 @@ class NumpyRequest(BoundRequest):
         known: NDArray[np.bool_] | bool = False,
     ) -> None:
         """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
-        self.warn_of_errors(known)
+        error = self._estimated(self.request, {}, np.ones(self.batch, dtype=bool)).reshape(self.batch)
+        warn_of_errors(self.request, np.where(known, 0.0, error), self.error_bound)
         status: NDArray[np.object_] = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
         status[np.broadcast_to(conflicting, self.batch)] = DynamicsStatus.CONFLICTING
         status[~are_finite([*found.values()], self.batch) & ~np.broadcast_to(known, self.batch)] = DynamicsStatus.FAILED
@@ -193,9 +195,6 @@ class NumpyRequest(BoundRequest):
     def warn_of_status(self, status: NDArray[np.object_], advice: str) -> None:
         """Say how many states have which status that says that they are not solved."""
         warn_of(f"{self.request.quantity.name} of {self.tree.name!r}", Counter(status.ravel()), status.size, advice)
-
-    def _free_motion_error(self, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
-        return self._estimated(request(self.tree, (), FREE_MOTION, payloads=self.request.payloads), given, where)
 
     def _estimated(self, asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
         rcond = rcond_program(asked)
@@ -230,20 +229,6 @@ class NumpyRequest(BoundRequest):
         parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
-    def require_independent(self, problem: Problem, G: Matrix) -> None:
-        """Raise `SingularError` if ``G`` has no inverse at some state."""
-        if not (size := problem.n_rows):
-            return
-        rank, _ = independence(problem, G, self.batch)
-        deficient = np.argwhere(rank < size)
-        if len(deficient):
-            first = tuple(deficient[0])
-            where = [int(i) for i in (first if self.places is None else self.places[first])]
-            found = f"{int(rank[first])} at state {where}" if where else f"{int(rank)}"
-            advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
-            raise SingularError("constraints", f"{size} independent rows", found, advice)
-        self._growth = np.broadcast_to(1.0 / least_eigenvalue(numbers(G)), self.batch)
-
     def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
         """The same; eigenvalues say which rows are dependent."""
         y, rank = least_squares(problem, G, x, self.batch)
@@ -253,8 +238,6 @@ class NumpyRequest(BoundRequest):
         """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""
         with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
             found = self.results()
-            if self.request.quantity.methods and not self.request.quantity.has_status:
-                self.warn_of_errors()
             out = {}
             outputs = {output.name: output for output in self.request.outputs}
             for name, result in found.items():
@@ -290,23 +273,6 @@ def structure_of(asked: Request) -> tuple[tuple[Answer, ...], ...]:
         asked = replace(asked, options=replace(asked.options, solver="nsgs"))
     symbolic_request(asked, ops).results()
     return tuple(map(tuple, ops.answers))
-
-
-@lru_cache(maxsize=256)
-def may_be_singular(tree: Tree) -> bool:
-    """Whether some joint meets a small part of what it carries, at neutral or at one of a few random configurations."""
-    q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
-    still = np.zeros((len(q), tree.nv))
-    bound = NumpyRequest(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
-    problem = bound.problem()
-    body, composite = Articulated(problem), composite_inertias(problem)
-    for i, joint in enumerate(tree.joints):
-        axes = joint.motion_axes
-        carried = diagonal_of(numbers(composite[i].columns(axes))[..., axes, :]) + joint.armature
-        met = diagonal_of(numbers(body.joint_inverse_inertia(i)))[..., axes]
-        if not np.all(np.abs(met * carried) < CERTAIN):
-            return True
-    return False
 
 
 @lru_cache(maxsize=256)

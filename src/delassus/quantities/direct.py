@@ -87,32 +87,34 @@ class DirectRequest(NumpyRequest):
             error = np.finfo(float).eps / np.maximum(rcond[0], 0.0) if rcond else np.zeros(self.batch)
         flagged = ~(error <= self.error_bound)
         some = {name: x[flagged] for name, x in arrays.items()}
-        rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
-        rest.error_bound, rest.places = self.error_bound, np.argwhere(flagged)
+        rest = None
         if flagged.any():
+            rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
+            rest.error_bound = self.error_bound
             for result, x in zip(results, rest.run().values(), strict=True):
                 result[flagged] = x
         if self.request.has_status:
-            self.resolved.append(self._all_resolved(results, error, flagged, rest))
+            self.resolved.append(_all_resolved(self, results, error, flagged, rest))
         return dict(zip((o.name for o in self.request.outputs), results, strict=True))
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
         """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
         return make(self, self._run())
 
-    def _all_resolved(
-        self, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest
-    ) -> Resolved:
-        """How all states were solved: by machine code, whose rows are independent, or by the ``rest``."""
-        sizes = np.array([c.size for c in self.constraints], dtype=int)
-        acts = np.broadcast_to(self.values.get("active", 1.0), (*self.batch, len(sizes))) != 0.0
-        status = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
-        redundant = np.zeros((*self.batch, sizes.sum()), dtype=bool)
-        rank, error = acts @ sizes, np.maximum(error, np.finfo(float).eps)
-        if flagged.any():
-            status[flagged], last = rest.status, rest.resolved[-1]
-            rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
-        return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error)
+
+def _all_resolved(
+    call: Any, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest | None
+) -> Resolved:
+    """How all states of a call were solved: by a program, whose rows are independent, or those flagged by the rest."""
+    sizes = np.array([c.size for c in call.request.constraints], dtype=int)
+    acts = np.broadcast_to(call.values.get("active", 1.0), (*call.batch, len(sizes))) != 0.0
+    status = np.full(call.batch, DynamicsStatus.SOLVED, dtype=object)
+    redundant = np.zeros((*call.batch, sizes.sum()), dtype=bool)
+    rank, error = np.array(acts @ sizes), np.array(np.maximum(error, EPSILON))
+    if rest is not None:
+        status[flagged], last = rest.status, rest.resolved[-1]
+        rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
+    return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error)
 
 
 def evaluated(asked: Request, call: DirectCall, where: NDArray[np.bool_]) -> Any:
@@ -173,20 +175,21 @@ def bind(
     if (kept := _KEPT.find(key)) is not None:
         named = {kept.control if name == "tau" else name: x for name, x in states.items()}
         if not any([library_of(type(x)) for x in named.values()]):
-            return DirectCall(kept, *checked_values(tree, kept.arguments, named, kept.values))
+            return kept.call(*checked_values(tree, kept.arguments, named, kept.values))
     asked, values = _asked(tree, constraints, quantity, method, derivative, given)
+    asked = for_numpy(asked) if quantity.has_status else asked
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
         return CompiledRequest(asked, {**states, **values})
     if not is_evaluated(asked):
-        return DirectRequest(for_numpy(asked), *checked_values(tree, asked.arguments, {**states, **values}))
+        return DirectRequest(asked, *checked_values(tree, asked.arguments, {**states, **values}))
     arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
     if key is None:
-        return DirectCall(_kept(asked), arrays, batch)
+        return _kept(asked).call(arrays, batch)
     kept = Kept(asked, quantity, {name: arrays[name] for name in values})
     _KEPT.keep(key, kept)
-    return DirectCall(kept, arrays, batch)
+    return kept.call(arrays, batch)
 
 
 def _kept(asked: Request) -> Kept:
@@ -218,10 +221,12 @@ def _asked(
 
 
 def is_evaluated(asked: Request) -> bool:
-    """Whether the evaluator runs it; what has a status, iterates or judges rows is on NumPy."""
+    """Whether the evaluator runs it; what iterates or judges rows is on NumPy, and some of what has a status."""
     quantity, options = asked.quantity, asked.options
+    if quantity.has_status:
+        return quantity.is_solution and asked.knows_rank
     is_judged = quantity.judges_rows or options.motors is not None or options.tasks is not None
-    return not (quantity.has_status or asked.iterates or is_judged or quantity.name == "reduced_dynamics")
+    return not (asked.iterates or is_judged or quantity.name == "reduced_dynamics")
 
 
 class Kept:
@@ -234,8 +239,12 @@ class Kept:
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs = [o.name for o in asked.outputs]
-        self.kernel = KERNELS[1](replace(asked, error_dtype=""))
+        self.kernel = KERNELS[1](replace(asked, error_dtype="float64" if quantity.has_status else ""))
         self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
+
+    def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
+        """A call at these values of arguments."""
+        return (SolvedCall if self.quantity.has_status else DirectCall)(self, values, batch)
 
 
 class _Cache:
@@ -345,3 +354,53 @@ class DirectCall:
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
         """What users get: what ``make`` makes of the request and of its outputs."""
         return make(self, self.run())
+
+
+class SolvedCall(DirectCall):
+    """A direct call whose states have a status: those that its program does not solve are solved on NumPy."""
+
+    __slots__ = ("_numpy", "error_bound", "resolved")
+
+    def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
+        super().__init__(kept, values, batch)
+        self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
+        self._numpy: NumpyRequest | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return solved_call, (self.request, self.values, self.batch)
+
+    @property
+    def numpy(self) -> NumpyRequest:
+        """The request and its states on NumPy, which checks results."""
+        if self._numpy is None:
+            self._numpy = NumpyRequest(self.request, self.values, self.batch)
+        return self._numpy
+
+    def run(self) -> dict[str, Array]:
+        """Outputs by name; a warning for each status that says that states are not solved."""
+        found = self._solved()
+        what = f'compile(tree, constraints, "{self.request.quantity.name}")'
+        self.numpy.warn_of_status(self.resolved[-1].status, f"{what} says which with return_status=True.")
+        return found
+
+    def _solved(self) -> dict[str, Array]:
+        found, error = self.computed()
+        flagged, rest = ~(error <= self.error_bound), None
+        if flagged.any():
+            whole = {a.name: np.broadcast_to(self.values[a.name], (*self.batch, *a.shape)) for a in self.kept.arguments}
+            some = {name: x[flagged] for name, x in whole.items()}
+            rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
+            rest.error_bound = self.error_bound
+            for result, x in zip(found, rest.run().values(), strict=True):
+                result[flagged] = x
+        self.resolved.append(_all_resolved(self, found, error, flagged, rest))
+        return dict(zip(self.kept.outputs, found, strict=True))
+
+    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
+        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
+        return make(self, self._solved())
+
+
+def solved_call(asked: Request, values: dict[str, Array], batch: tuple[int, ...]) -> SolvedCall:
+    """A call, in another process."""
+    return SolvedCall(_kept(asked), values, batch)

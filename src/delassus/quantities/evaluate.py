@@ -110,12 +110,11 @@ class NumpyRequest(BoundRequest):
         if request.quantity.has_status:
             request = replace(request, error_dtype="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
-        values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
+        values = {name: np.asarray(x)[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, ops, values)
         self._asked_before = ops.asked
         self.batch = batch
         self.resolved: list[Resolved] = []
-        self.places: NDArray[np.int_] | None = None  # of its states in a larger batch
         self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, ITERATIONS, ERROR_BOUND["float64"]
 
     @property

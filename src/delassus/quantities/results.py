@@ -13,6 +13,7 @@ from delassus.algorithms import rnea
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.jacobian import jacobian
+from delassus.constraints import row_slices
 from delassus.frozen import Frozen
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.spatial.numpy_ops import numbers
@@ -67,7 +68,7 @@ class ForwardDynamics(Frozen):
     method: str
     iterations: NDArray[np.int_] | None
     residual: Array | None
-    _bound: NumpyRequest
+    _bound: Any
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
@@ -85,12 +86,12 @@ class ForwardDynamics(Frozen):
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        motion = self._bound.motion()
+        motion = _numpy(self._bound).motion()
         return self._whole(numbers(constraint_residual(motion, motion.per_joint(self.qdd))))
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        left, motion = self.constraint_residual(), self._bound.motion()
+        left, motion = self.constraint_residual(), _numpy(self._bound).motion()
         for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
             if goal.compliance is not None:
                 left[..., rows] += numbers(goal.compliance)[..., 0] * self.forces[c]
@@ -98,7 +99,7 @@ class ForwardDynamics(Frozen):
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        motion = self._bound.motion()
+        motion = _numpy(self._bound).motion()
         needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
         residual = numbers(motion.stacked(needed) - motion.stacked(motion.tau))
         if self.forces:
@@ -172,7 +173,7 @@ class ImpulseDynamics(Frozen):
     rank: NDArray[np.int_]
     redundant_rows: NDArray[np.bool_]
     method: str
-    _bound: NumpyRequest
+    _bound: Any
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
@@ -183,38 +184,43 @@ class ImpulseDynamics(Frozen):
         return _report(self)
 
 
+def _numpy(bound: Any) -> NumpyRequest:
+    """The request of a result on NumPy, which checks it."""
+    return bound if isinstance(bound, NumpyRequest) else bound.numpy  # type: ignore[no-any-return]
+
+
 def _report(found: ForwardDynamics | ImpulseDynamics) -> str:
     n, lines = found.status.size, []
     for status in DynamicsStatus:
         if count := int(np.count_nonzero(found.status == status)):
             lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
-    problem = found._bound.problem()
-    at = np.count_nonzero(found.redundant_rows.reshape(n, problem.n_rows), axis=0)
-    for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
+    constraints = found._bound.request.constraints
+    at = np.count_nonzero(found.redundant_rows.reshape(n, found.redundant_rows.shape[-1]), axis=0)
+    for c, (constraint, rows) in enumerate(zip(constraints, row_slices(constraints), strict=True)):
         dependent = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
         if dependent:
             lines.append(f"constraint {c}, {constraint!r}: dependent on rows before them: {', '.join(dependent)}")
     return "\n".join(lines)
 
 
-def impulses_found(bound: NumpyRequest, found: dict[str, Array]) -> ImpulseDynamics:
+def impulses_found(bound: Any, found: dict[str, Array]) -> ImpulseDynamics:
     """The result of an impact; its arrays are read-only."""
     _, impulses, status, error, rank, redundant, method, *_ = _fields(bound, bound.resolved[0], bound.request.method)
     return ImpulseDynamics(found["v_next"], impulses, status, error, rank, redundant, method, bound)
 
 
-def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynamics:
+def solved(bound: Any, resolved: Resolved, method: str) -> ForwardDynamics:
     """The result of a method; its arrays are read-only."""
     return ForwardDynamics(*_fields(bound, resolved, method))
 
 
-def differentiated(bound: NumpyRequest, found: dict[str, Array]) -> DynamicsDerivatives:
+def differentiated(bound: Any, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
     return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *(found[name] for name in DERIVATIVES))
 
 
-def _fields(bound: NumpyRequest, resolved: Resolved, method: str) -> tuple[Any, ...]:
-    forces = tuple(np.array(resolved.forces[..., rows]) for rows in bound.problem().rows)
+def _fields(bound: Any, resolved: Resolved, method: str) -> tuple[Any, ...]:
+    forces = tuple([np.array(resolved.forces[..., rows]) for rows in row_slices(bound.request.constraints)])
     i = resolved.iterated
     iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
     found = resolved.status, resolved.error, resolved.rank, resolved.redundant

@@ -430,7 +430,7 @@ def test_headers_say_what_they_compute(tmp_path):
     assert " *   G: double[64], 8 x 8; Delassus matrix" in header
     assert "void arm(const double *q, const double *K1, double *G);" in header
     assert "void arm_batch(size_t n, const double *q, const double *K1, double *G);" in header
-    assert re.findall("#include .*", source) == ['#include "arm.h"', "#include <math.h>"]
+    assert re.findall("#include .*", source) == ['#include "arm.h"', "#include <math.h>", "#include <stdint.h>"]
     assert "alloc" not in source
     assert c_source(program) == (header, source) == c_source(program)
 
@@ -580,7 +580,7 @@ def test_a_toy_target_needs_its_text_and_the_table():
         names = [f"(x{i})" for i in operands]
         leaf = {Op.INPUT: f"q[{operands[0]}]", Op.CONSTANT: repr(float(graph.value[k]))}
         lines.append(f"x{k} = {leaf[op] if op in leaf else c.OPERATIONS[op].c.format(*names, f='')}")
-    q, scope = tree.random(2), {"sin": math.sin, "cos": math.cos, "sqrt": math.sqrt}
+    q, scope = tree.random(2), {"ds_sin": math.sin, "ds_cos": math.cos, "sqrt": math.sqrt}
     exec("\n".join(lines), scope | {"q": q.tolist()}, found := {})
     expected = ds.delassus(tree, constraints, q, method="pv-osim")
     lower = np.tril_indices(len(expected))

@@ -344,7 +344,7 @@ def test_functions_own_what_python_reads_when_it_frees_them(small) -> None:  # t
     kernel = ds.compile(tree, constraints)
     if not fastcall.supported():
         pytest.skip("no direct entry")
-    for function in (kernel._direct, kernel.__call__):
+    for function in (kernel.entry, kernel.__call__):
         record = function.__self__[0]
         method = ctypes.c_void_p.from_address(id(function) + 16).value
         start = id(record) + bytes.__basicsize__ - 1

@@ -7,8 +7,8 @@ those of `COMPILED_FROM` states and more, or of fewer that iterate. Machine code
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -173,8 +173,10 @@ def bind(
     """
     key = _key(tree, constraints, quantity, method, derivative, given)
     if (kept := _KEPT.find(key)) is not None:
-        named = {kept.control if name == "tau" else name: x for name, x in states.items()}
-        if not any([library_of(type(x)) for x in named.values()]):
+        named = states
+        if kept.control != "tau" and "tau" in states:
+            named = {kept.control if name == "tau" else name: x for name, x in states.items()}
+        if not any(map(library_of, map(type, named.values()))):
             return kept.call(*checked_values(tree, kept.arguments, named, kept.values))
     asked, values = _asked(tree, constraints, quantity, method, derivative, given)
     asked = for_numpy(asked) if quantity.has_status else asked
@@ -232,15 +234,28 @@ def is_evaluated(asked: Request) -> bool:
 class Kept:
     """A program that direct calls run, with all that is known before their states are."""
 
-    __slots__ = ("arguments", "control", "entry", "kernel", "outputs", "quantity", "request", "size", "values")
+    __slots__ = (
+        "arguments",
+        "control",
+        "entry",
+        "kernel",
+        "outputs",
+        "quantity",
+        "request",
+        "shapes",
+        "size",
+        "used",
+        "values",
+    )
 
     def __init__(self, asked: Request, quantity: Quantity, values: dict[str, Array]) -> None:
         """``values``: those of arguments that are the same in all of these calls."""
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
-        self.outputs = [o.name for o in asked.outputs]
+        self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
         self.kernel = KERNELS[1](replace(asked, error_dtype="float64" if quantity.has_status else ""))
         self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
+        self.used = 0
 
     def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
         """A call at these values of arguments."""
@@ -251,28 +266,31 @@ class _Cache:
     """Programs of the direct calls of late, by what was asked for."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Any, Kept] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: dict[Any, Kept] = {}
+        self._lock, self._time = threading.Lock(), itertools.count()
 
     def find(self, key: Any) -> Kept | None:
         """What is kept, or None."""
         try:
             found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-        except (KeyError, TypeError):  # taken away meanwhile; a key that has no hash
+        except TypeError:  # a key that has no hash
             return None
+        if found is not None:
+            found.used = next(self._time)
         return found
 
     def keep(self, key: Any, kept: Kept) -> None:
-        """Keep it, and as few others as are too many with it."""
+        """Keep it, and as few others as are too many with it: those that were used last stay."""
+        if key is None:
+            return
         with self._lock, suppress(TypeError):
-            if key is not None:
-                self._kept[key] = kept
-            sizes = [x.size for x in self._kept.values()]
-            while self._kept and (len(sizes) > MOST_KEPT or sum(sizes) > MOST_OPERATIONS):
-                self._kept.popitem(last=False)
-                del sizes[0]
+            kept.used = next(self._time)
+            self._kept[key] = kept
+            room, number = MOST_OPERATIONS, 0
+            for one, some in sorted(self._kept.items(), key=lambda pair: -pair[1].used):
+                room, number = room - some.size, number + 1
+                if number > MOST_KEPT or (room < 0 and number > 1):
+                    del self._kept[one]
 
 
 _KEPT = _Cache()
@@ -331,14 +349,15 @@ class DirectCall:
         return {names[0]: found} if len(names) == 1 else dict(zip(names, found, strict=True))
 
     def computed(self) -> tuple[Any, Array]:
-        """Results of a call of any batch, as kernels return them, and estimates of their relative errors (*batch)."""
+        """Results of a call of any batch, the one or a list, and estimates of their relative errors (*batch)."""
         kernel, batch, arrays = self.kept.kernel, self.batch, []
         for a, x in zip(self.kept.arguments, self.values.values(), strict=True):
             arrays.append(np.ascontiguousarray(np.broadcast_to(x, (*batch, *a.shape))))
-        found = kernel.empty_results(batch)
-        rcond = kernel.compute(arrays, found if isinstance(found, tuple) else (found,), batch, None)
+        found = [np.empty((*batch, *shape)) for shape in self.kept.shapes]
+        rcond = kernel.compute(arrays, found, batch, None)
         with np.errstate(divide="ignore"):
-            return found, EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
+            error = EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
+        return found[0] if len(found) == 1 else found, error
 
     def _judge(self, error: Array) -> None:
         """Warn of states whose estimated error (*batch) is large; refuse dependent rows of what needs others."""

@@ -30,6 +30,7 @@ from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
+from delassus.runtime.helper import HELPED
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
@@ -83,6 +84,7 @@ class Kernel(AnyKernel):
         self.lanes = lanes
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
+        self._few = HELPED // max(1, self.operations.total)  # states that no other thread takes part in
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
         self.entry = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
@@ -263,9 +265,13 @@ class Kernel(AnyKernel):
         n = prod(batch)
         rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
         if n:
-            code, number = self.code.of(n), number_of(threads, n * self.operations.total, is_helped=True)
+            code, every = self.code.of(n), [*arrays, *results, *rcond]
+            if threads is None and n < self._few:
+                places = [x.__array_interface__["data"][0] for x in every]
+                _span_type(code.address("span"))((ctypes.c_int64 * len(places))(*places), 0, n)
+                return rcond
+            number = number_of(threads, n * self.operations.total, is_helped=True)
             span = _span_type(code.address("span"))
-            every = [*arrays, *results, *rcond]
 
             def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
                 span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)

@@ -128,6 +128,8 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is not None:
             return code
+        if self._wait is None and self._evaluated is not None and self.spans[by_lanes]:
+            return self._evaluated
         how = "never" if self._wait is None else mode(self._wait)
         return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.osim.least_squares import mobility_bound as of_rows
 from delassus.algorithms.problem import Problem
@@ -137,22 +136,15 @@ class DependentRows:
         return np.asarray(x - self.null @ (np.swapaxes(self.null, -1, -2) @ x))
 
 
-def least_eigenvalue(G: Array) -> Array:
-    """Least eigenvalue of ``G`` (..., m, m) at unit diagonal, relative to the largest one."""
-    values = np.linalg.eigvalsh(at_unit_diagonal(G, np.zeros(G.shape[:-1]))[0])
-    return np.asarray(np.maximum(values[..., 0], 1e-300) / np.maximum(values[..., -1], 1e-300))
-
-
-def mass_condition(problem: Problem, batch: tuple[int, ...]) -> Array:
-    """Condition (*batch) of ``M`` at unit diagonal, infinite where it is not positive definite."""
-    if not problem.tree.nv:
-        return np.ones(batch)
-    M = numbers(mass_matrix(problem))
+def mass_condition(M: Array) -> Array:
+    """Condition (...) of ``M`` (..., nv, nv) at unit diagonal, infinite where it is not positive definite."""
+    if not M.shape[-1]:
+        return np.ones(M.shape[:-2])
     with np.errstate(all="ignore"):
         scale = 1.0 / np.sqrt(diagonal_of(M))
         scaled = scale[..., :, None] * M * scale[..., None, :]
         values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
-        return np.broadcast_to(values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
+        return np.asarray(values[..., -1] / np.maximum(values[..., 0], 0.0))
 
 
 def diagonal_of(G: Array) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.policy import for_numpy
-from delassus.accuracy.status import DynamicsStatus, Resolved
+from delassus.accuracy.status import DynamicsStatus, Resolved, System, resolve, warn_of
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -29,7 +30,16 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
-from delassus.quantities.evaluate import EPSILON, JUDGED_ROWS, NumpyRequest, require_independent, warn_of_errors
+from delassus.quantities.evaluate import (
+    EPSILON,
+    IMPACT,
+    JUDGED_ROWS,
+    SADDLE,
+    NumpyRequest,
+    accurate,
+    require_independent,
+    warn_of_errors,
+)
 from delassus.quantities.options import Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request
@@ -94,7 +104,8 @@ class DirectRequest(NumpyRequest):
             for result, x in zip(results, rest.run().values(), strict=True):
                 result[flagged] = x
         if self.request.has_status:
-            self.resolved.append(_all_resolved(self, results, error, flagged, rest))
+            last = None if rest is None else replace(rest.resolved[-1], status=rest.status)
+            self.resolved.append(_all_resolved(self, results, error, flagged, last))
         return dict(zip((o.name for o in self.request.outputs), results, strict=True))
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
@@ -103,7 +114,7 @@ class DirectRequest(NumpyRequest):
 
 
 def _all_resolved(
-    call: Any, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], rest: NumpyRequest | None
+    call: Any, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], last: Resolved | None
 ) -> Resolved:
     """How all states of a call were solved: by a program, whose rows are independent, or those flagged by the rest."""
     sizes = np.array([c.size for c in call.request.constraints], dtype=int)
@@ -111,17 +122,17 @@ def _all_resolved(
     status = np.full(call.batch, DynamicsStatus.SOLVED, dtype=object)
     redundant = np.zeros((*call.batch, sizes.sum()), dtype=bool)
     rank, error = np.array(acts @ sizes), np.array(np.maximum(error, EPSILON))
-    if rest is not None:
-        status[flagged], last = rest.status, rest.resolved[-1]
+    if last is not None:
+        status[flagged] = last.status
         rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
     return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error)
 
 
 def evaluated(asked: Request, call: DirectCall, where: NDArray[np.bool_]) -> Any:
-    """Results of a request of the robot and rows of a call, at those of its states (*batch): arrays (k, *shape)."""
+    """Results of a request of the robot and rows of a call at some of its states, (k, *shape), and error estimates."""
     kept = _kept(asked)
     some = {a.name: np.broadcast_to(call.values[a.name], (*call.batch, *a.shape))[where] for a in kept.arguments}
-    return DirectCall(kept, some, (int(np.count_nonzero(where)),)).computed()[0]
+    return DirectCall(kept, some, (int(np.count_nonzero(where)),)).computed()
 
 
 class CompiledRequest:
@@ -226,7 +237,7 @@ def is_evaluated(asked: Request) -> bool:
     """Whether the evaluator runs it; what iterates or judges rows is on NumPy, and some of what has a status."""
     quantity, options = asked.quantity, asked.options
     if quantity.has_status:
-        return quantity.is_solution and asked.knows_rank
+        return quantity.name in ("dynamics", "impulse") and asked.knows_rank
     is_judged = quantity.judges_rows or options.motors is not None or options.tasks is not None
     return not (asked.iterates or is_judged or quantity.name == "reduced_dynamics")
 
@@ -366,7 +377,7 @@ class DirectCall:
             return
         asked = self.request
         if asked.quantity.needs_independent and asked.constraints:
-            G, typical = evaluated(replace(asked, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
+            (G, typical), _ = evaluated(replace(asked, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
             require_independent(G, typical, np.argwhere(flagged))
         warn_of_errors(asked, error, ERROR_BOUND["float64"])
 
@@ -376,48 +387,82 @@ class DirectCall:
 
 
 class SolvedCall(DirectCall):
-    """A direct call whose states have a status: those that its program does not solve are solved on NumPy."""
+    """A direct call whose states have a status; those that its program does not solve are solved in other ways."""
 
-    __slots__ = ("_numpy", "error_bound", "resolved")
+    __slots__ = ("error_bound", "resolved")
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
         super().__init__(kept, values, batch)
         self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
-        self._numpy: NumpyRequest | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return solved_call, (self.request, self.values, self.batch)
 
-    @property
-    def numpy(self) -> NumpyRequest:
-        """The request and its states on NumPy, which checks results."""
-        if self._numpy is None:
-            self._numpy = NumpyRequest(self.request, self.values, self.batch)
-        return self._numpy
-
     def run(self) -> dict[str, Array]:
         """Outputs by name; a warning for each status that says that states are not solved."""
         found = self._solved()
-        what = f'compile(tree, constraints, "{self.request.quantity.name}")'
-        self.numpy.warn_of_status(self.resolved[-1].status, f"{what} says which with return_status=True.")
+        asked, status = self.request, self.resolved[-1].status
+        advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
+        warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
         return found
 
     def _solved(self) -> dict[str, Array]:
-        found, error = self.computed()
+        (first, forces), error = self.computed()
         flagged, rest = ~(error <= self.error_bound), None
         if flagged.any():
-            whole = {a.name: np.broadcast_to(self.values[a.name], (*self.batch, *a.shape)) for a in self.kept.arguments}
-            some = {name: x[flagged] for name, x in whole.items()}
-            rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
-            rest.error_bound = self.error_bound
-            for result, x in zip(found, rest.run().values(), strict=True):
-                result[flagged] = x
-        self.resolved.append(_all_resolved(self, found, error, flagged, rest))
-        return dict(zip(self.kept.outputs, found, strict=True))
+            with np.errstate(all="ignore"):
+                rest = self._rest(flagged, first, forces, error)
+            first[flagged], forces[flagged] = rest.qdd + self._start(flagged), rest.forces
+        self.resolved.append(_all_resolved(self, (first, forces), error, flagged, rest))
+        return dict(zip(self.kept.outputs, (first, forces), strict=True))
+
+    def _start(self, where: NDArray[np.bool_]) -> Array | float:
+        """What the first result of states is more than a change: velocities before an impact."""
+        if not self._is_impact:
+            return 0.0
+        return np.asarray(np.broadcast_to(self.values["v"], (*self.batch, self.request.tree.nv))[where])
+
+    @property
+    def _is_impact(self) -> bool:
+        return self.request.quantity.name == "impulse"
+
+    def _rest(self, where: NDArray[np.bool_], first: Array, forces: Array, error: Array) -> Resolved:
+        """Solutions of some states (k)."""
+        some = {name: x[where] for name, x in whole(self).items()}
+        call = SolvedCall(self.kept, some, (int(np.count_nonzero(where)),))
+        call.error_bound = self.error_bound
+        change = np.array(first[where] - self._start(where))
+        return resolve(system_at(call), change, np.array(forces[where]), np.array(error[where]), call)
+
+    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Accelerations, forces and their relative error at the states chosen (k), by the dense saddle point."""
+        (first, forces), error = evaluated(replace(self.request, method="kkt"), self, where)
+        return first - self._start(where), forces, error
+
+    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """The same in extended precision."""
+        return accurate(self.request, self.values, where, self._is_impact, any(self.request.options.soft))
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
         """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
         return make(self, self._solved())
+
+
+def whole(call: Any) -> dict[str, Array]:
+    """Values of arguments of a call, or of a request on NumPy, at all states (*batch, *shape)."""
+    given = ((a.name, call.values[a.name], (*call.batch, *a.shape)) for a in call.request.arguments)
+    return {name: np.broadcast_to(x, shape) for name, x, shape in given}
+
+
+def system_at(call: Any) -> System:
+    """What forward dynamics or an impact solves, at the states of a call, or of a request on NumPy."""
+    asked, batch = call.request, call.batch
+    quantity = IMPACT if asked.quantity.name == "impulse" else SADDLE
+    kept = _kept(replace(asked, quantity=quantity, method=AUTO, error_dtype="", derivative=()))
+    found, _ = DirectCall(kept, {name: x for name, x in whole(call).items()}, batch).computed()
+    sizes, active = [c.size for c in asked.constraints], call.values.get("active")
+    flags = [None if active is None else np.broadcast_to(active[..., k], batch) for k in range(len(sizes))]
+    return System(*found, sizes, asked.options.soft, flags)
 
 
 def solved_call(asked: Request, values: dict[str, Array], batch: tuple[int, ...]) -> SolvedCall:

@@ -16,17 +16,21 @@ from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
 from delassus.accuracy.rank import independence, least_squares
 from delassus.accuracy.refinement import Change
-from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
+from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, are_finite, resolve, system_of, warn_of, worst
+from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
 from delassus.algorithms.dynamics.derivatives.accelerations import Direction
+from delassus.algorithms.dynamics.kkt import kkt
+from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import applied_forces
 from delassus.errors import DelassusError, warn
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.quantity import Output, Quantity
@@ -38,8 +42,6 @@ from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import interpret
 from delassus.spatial.trace.trace_ops import TraceOps
-
-EPSILON = float(np.finfo(float).eps)
 
 AT_ONCE = 256
 """States that a program is interpreted at."""
@@ -74,6 +76,45 @@ class SingularError(DelassusError, ArithmeticError):
     ...     print(str(error).split(".")[0])
     constraints: expected 3 independent rows, got 0
     """
+
+
+def _saddle(motion: DynamicsProblem) -> list[Matrix]:
+    """``M``, ``J`` and all else that `System` holds, by Featherstone's sparse factor."""
+    ops, problem, space = motion.ops, motion.problem, JointSpace(motion)
+    nv, m = motion.tree.nv, problem.n_rows
+    force, soft = applied_forces(motion), ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
+    L, J = space.L, space.J
+
+    def solved(B: Matrix) -> Matrix:
+        return ops.vstack(L.solve(L.solve_transpose(B))) if nv else B
+
+    caused, G = solved(ops.transpose(J)) if m else ops.zeros(nv, 0), motion.softened(space.G)
+    typical = mobility_bound(problem, Articulated(problem))
+    compliance = from_entries(ops, [row[k] for k, row in enumerate(ops.entries(soft))])
+    outputs = [crba.mass_matrix(problem), J, caused, force, solved(force), space.gamma, compliance, G]
+    return [*outputs, problem.relaxed(G), from_entries(ops, typical)]
+
+
+_SADDLE = {
+    "M": ("nv", "nv"), "J": ("m", "nv"), "caused": ("nv", "m"), "force": ("nv",), "free": ("nv",), "gamma": ("m",),
+    "compliance": ("m",), "G": ("m", "m"), "relaxed": ("m", "m"), "typical": ("m",),
+}  # fmt: skip
+_OUTPUTS = tuple(
+    Output(name, shape, "as of `System`", symmetric=name in ("M", "G", "relaxed")) for name, shape in _SADDLE.items()
+)
+
+SADDLE = Quantity(
+    "saddle_point",
+    "What constrained motion solves",
+    ("q", "v", "tau"),
+    _OUTPUTS,
+    lambda bound: _saddle(bound.motion()),
+    inverts_mass=True,
+)
+IMPACT = Quantity(
+    "impact", "What an impact solves", ("q", "v"), _OUTPUTS, lambda bound: _saddle(bound.impact()), inverts_mass=True
+)
+"""What solutions are checked by, and found where rows are dependent: fields of `System`."""
 
 
 def require_independent(G: Array, typical: Array, places: Array) -> None:
@@ -172,7 +213,11 @@ class NumpyRequest(BoundRequest):
         self.resolved[-1] = replace(last, error=error, status=status)
 
     def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
-        resolved = resolve(motion, solution, self, iterated)
+        n, m, batch = self.tree.nv, motion.problem.n_rows, self.batch
+        error = np.array(np.broadcast_to(numbers(self.error_of(motion, solution)), batch))
+        qdd, forces = _vectors(solution.qdd, (*batch, n)), _vectors(solution.forces, (*batch, m))
+        system = system_of(motion, batch)
+        resolved = resolve(system, qdd, forces, error, _Solver(self, motion), iterated)
         self.resolved.append(resolved)
         self.dependent = resolved.dependent
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
@@ -199,34 +244,9 @@ class NumpyRequest(BoundRequest):
         rcond = rcond_program(asked)
         if rcond is None:
             return np.zeros(np.count_nonzero(where))
-        (found,) = self._interpreted(asked, rcond, given, where, np.float64)
+        (found,) = interpreted(asked, rcond, {**self.values, **given}, where, np.float64)
         with np.errstate(divide="ignore"):
             return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
-
-    def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
-        method = self.request.method
-        if method not in UNCONSTRAINED:
-            method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
-        asked = replace(self.request, method=method, error_dtype="longdouble")
-        program = solution_program(asked, motion.before is not None)
-        qdd, forces, error = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
-        return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
-
-    def _interpreted(
-        self, asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
-    ) -> list[Any]:
-        """Run a program at some states, a few at a time: all that it computes stays in memory."""
-        given = {**self.values, **given}
-        columns = []
-        for a in asked.arguments:
-            x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
-            columns.append(
-                np.broadcast_to(x, (*self.batch, *(a.shape or (1,))))[where].reshape(np.count_nonzero(where), a.size)
-            )
-        inputs = np.concatenate([np.zeros((np.count_nonzero(where), 0)), *columns], axis=1).astype(dtype)
-        parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
         """The same; eigenvalues say which rows are dependent."""
@@ -254,6 +274,55 @@ class NumpyRequest(BoundRequest):
                 if output.is_derivative:
                     out[name][self.status == DynamicsStatus.FAILED] = np.nan
         return out
+
+
+class _Solver:
+    """Other solutions of a system of a request on NumPy; see `delassus.accuracy.status.Solver`."""
+
+    def __init__(self, bound: NumpyRequest, motion: DynamicsProblem) -> None:
+        self._bound, self._motion, self.error_bound = bound, motion, bound.error_bound
+
+    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """By the dense saddle point."""
+        bound, found = self._bound, kkt(self._motion)
+        error = np.broadcast_to(numbers(bound.error_of(self._motion, found, kkt)), where.shape)
+        pair = (_vectors(found.qdd, (*where.shape, bound.tree.nv)), found.forces)
+        return pair[0][where], _vectors(pair[1], (*where.shape, self._motion.problem.n_rows))[where], error[where]
+
+    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """In extended precision."""
+        bound, motion = self._bound, self._motion
+        given = {**bound.values, **_moving(motion)}
+        return accurate(bound.request, given, where, motion.before is not None, any(motion.softness))
+
+
+def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
+    return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
+
+
+def accurate(
+    asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_], impact: bool, is_soft: bool
+) -> tuple[Array, Array, Array]:
+    """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
+    method = asked.method
+    if method not in UNCONSTRAINED:
+        method = "kkt" if is_soft else "pv-early" if is_long(asked) else ACCURATE
+    wide = replace(asked, method=method, error_dtype="longdouble")
+    qdd, forces, error = interpreted(asked, solution_program(wide, impact), given, where, np.longdouble)
+    return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
+
+
+def interpreted(
+    asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
+) -> list[Any]:
+    """Run a program at some states, a few at a time: all that it computes stays in memory."""
+    columns, n = [], int(np.count_nonzero(where))
+    for a in asked.arguments:
+        x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
+        columns.append(np.broadcast_to(x, (*where.shape, *(a.shape or (1,))))[where].reshape(n, a.size))
+    inputs = np.concatenate([np.zeros((n, 0)), *columns], axis=1).astype(dtype)
+    parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 def _moving(motion: DynamicsProblem) -> dict[str, Any]:

@@ -8,15 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.status import DynamicsStatus, Resolved
-from delassus.algorithms import rnea
-from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
+from delassus.accuracy.status import DynamicsStatus, Resolved, System
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
-from delassus.algorithms.jacobian import jacobian
 from delassus.constraints import row_slices
 from delassus.frozen import Frozen
-from delassus.quantities.evaluate import NumpyRequest
-from delassus.spatial.numpy_ops import numbers
+from delassus.quantities.direct import system_at
 from delassus.spatial.rotations import Array
 
 
@@ -86,29 +82,26 @@ class ForwardDynamics(Frozen):
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        motion = _numpy(self._bound).motion()
-        return self._whole(numbers(constraint_residual(motion, motion.per_joint(self.qdd))))
+        return self._missed(system_at(self._bound))
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        left, motion = self.constraint_residual(), _numpy(self._bound).motion()
-        for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
-            if goal.compliance is not None:
-                left[..., rows] += numbers(goal.compliance)[..., 0] * self.forces[c]
-        return left
+        system = system_at(self._bound)
+        return self._missed(system) + system.compliance * self._stacked
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        motion = _numpy(self._bound).motion()
-        needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
-        residual = numbers(motion.stacked(needed) - motion.stacked(motion.tau))
-        if self.forces:
-            f = np.concatenate(self.forces, axis=-1)
-            residual = residual - np.swapaxes(numbers(jacobian(motion.problem)), -1, -2) @ f[..., None]
-        return self._whole(residual)
+        system = system_at(self._bound)
+        residual = system.M @ self.qdd[..., None] - np.swapaxes(system.J, -1, -2) @ self._stacked[..., None]
+        return np.asarray(residual[..., 0] - system.force)
 
-    def _whole(self, column: Array) -> Array:
-        return np.array(np.broadcast_to(column[..., 0], (*self._bound.batch, column.shape[-2])))
+    def _missed(self, system: System) -> Array:
+        return np.asarray((system.J @ self.qdd[..., None])[..., 0] - system.gamma)
+
+    @property
+    def _stacked(self) -> Array:
+        none = np.zeros((*self.qdd.shape[:-1], 0))
+        return np.concatenate([none, *self.forces], axis=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -182,11 +175,6 @@ class ImpulseDynamics(Frozen):
     def report(self) -> str:
         """Report in words, as that of `ForwardDynamics`."""
         return _report(self)
-
-
-def _numpy(bound: Any) -> NumpyRequest:
-    """The request of a result on NumPy, which checks it."""
-    return bound if isinstance(bound, NumpyRequest) else bound.numpy  # type: ignore[no-any-return]
 
 
 def _report(found: ForwardDynamics | ImpulseDynamics) -> str:

@@ -1,8 +1,9 @@
 """Direct calls: what users hand over, checked, and what runs it.
 
-An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Solutions with a
-status, and what iterates or judges rows, are still on NumPy (`DirectRequest`): batches of few states; machine code runs
-those of `COMPILED_FROM` states and more, or of fewer that iterate. Machine code runs all arrays of other libraries.
+An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Derivatives of
+dynamics, sensors, controllers, "proximal" and rows that are dependent at almost all states are still on NumPy
+(`DirectRequest`): batches of few states; machine code runs those of `COMPILED_FROM` states and more. Machine code runs
+all arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.policy import for_numpy
-from delassus.accuracy.status import DynamicsStatus, Resolved, System, resolve, warn_of
+from delassus.accuracy.status import DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -234,12 +235,11 @@ def _asked(
 
 
 def is_evaluated(asked: Request) -> bool:
-    """Whether the evaluator runs it; what iterates or judges rows is on NumPy, and some of what has a status."""
-    quantity, options = asked.quantity, asked.options
+    """Whether the evaluator runs it; `DirectRequest` says what is on NumPy."""
+    quantity = asked.quantity
     if quantity.has_status:
         return quantity.name in ("dynamics", "impulse") and asked.knows_rank
-    is_judged = quantity.judges_rows or options.motors is not None or options.tasks is not None
-    return not (asked.iterates or is_judged or quantity.name == "reduced_dynamics")
+    return not quantity.judges_rows and asked.options.tasks is None and "sweeps" not in quantity.options
 
 
 class Kept:
@@ -369,6 +369,14 @@ class DirectCall:
         with np.errstate(divide="ignore"):
             error = EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
         return found[0] if len(found) == 1 else found, error
+
+    def warn_of_states(self, found: Mapping[str, Array], known: NDArray[np.bool_]) -> None:
+        """Say how many states of outputs have large errors or overflowed; those that are ``known`` aside."""
+        _, error = self.computed()
+        warn_of_errors(self.request, np.where(known, 0.0, error), ERROR_BOUND["float64"])
+        failed = int(np.count_nonzero(~are_finite([*found.values()], self.batch) & ~known))
+        whose = f"{self.request.quantity.name} of {self.request.tree.name!r}"
+        warn_of(whose, {DynamicsStatus.FAILED: failed}, error.size, "Its arrays say which.")
 
     def _judge(self, error: Array) -> None:
         """Warn of states whose estimated error (*batch) is large; refuse dependent rows of what needs others."""

@@ -32,9 +32,11 @@ from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import applied_forces
 from delassus.errors import DelassusError, warn
+from delassus.model.kinematics import generic_configurations
+from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import Request
+from delassus.quantities.request import Request, request
 from delassus.spatial.motion import from_entries
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
@@ -45,6 +47,25 @@ from delassus.spatial.trace.trace_ops import TraceOps
 
 AT_ONCE = 256
 """States that a program is interpreted at."""
+
+
+CERTAIN = 1e9
+"""Robots of smaller condition have no errors above the bound."""
+
+
+def _free_motion(bound: BoundRequest) -> list[Matrix]:
+    return [METHODS["aba"](bound.motion()).qdd]
+
+
+FREE_MOTION = Quantity(
+    "free_motion",
+    "Joint accelerations without constraints",
+    ("q", "v", "tau"),
+    (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
+    _free_motion,
+    inverts_mass=True,
+)
+"""What the errors that come from the mass matrix are measured with."""
 
 
 def _judged_rows(bound: BoundRequest) -> list[Matrix]:
@@ -95,6 +116,14 @@ def _saddle(motion: DynamicsProblem) -> list[Matrix]:
     return [*outputs, problem.relaxed(G), from_entries(ops, typical)]
 
 
+def _of_motion(bound: BoundRequest) -> list[Matrix]:
+    return _saddle(bound.motion())
+
+
+def _of_impact(bound: BoundRequest) -> list[Matrix]:
+    return _saddle(bound.impact())
+
+
 _SADDLE = {
     "M": ("nv", "nv"), "J": ("m", "nv"), "caused": ("nv", "m"), "force": ("nv",), "free": ("nv",), "gamma": ("m",),
     "compliance": ("m",), "G": ("m", "m"), "relaxed": ("m", "m"), "typical": ("m",),
@@ -108,12 +137,10 @@ SADDLE = Quantity(
     "What constrained motion solves",
     ("q", "v", "tau"),
     _OUTPUTS,
-    lambda bound: _saddle(bound.motion()),
+    _of_motion,
     inverts_mass=True,
 )
-IMPACT = Quantity(
-    "impact", "What an impact solves", ("q", "v"), _OUTPUTS, lambda bound: _saddle(bound.impact()), inverts_mass=True
-)
+IMPACT = Quantity("impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_impact, inverts_mass=True)
 """What solutions are checked by, and found where rows are dependent: fields of `System`."""
 
 
@@ -129,9 +156,9 @@ def require_independent(G: Array, typical: Array, places: Array) -> None:
 
 
 def warn_of_errors(asked: Request, error: Array, bound: float) -> None:
-    """Say how many states have a larger estimate of the error than the bound, if any."""
+    """Say how many states have a larger estimate of the error than the bound, if robot or rows let expect any."""
     above = np.count_nonzero(~(error <= bound))
-    if above:
+    if above and (asked.quantity.needs_independent or asked.payloads or may_be_singular(asked.tree)):
         of = f"{asked.quantity.name} of {asked.tree.name!r}"
         warn(
             f"{of}: {above} of {error.size} state(s) have an estimated relative error above {bound:g}, "
@@ -341,6 +368,18 @@ def structure_of(asked: Request) -> tuple[tuple[Answer, ...], ...]:
         asked = replace(asked, options=replace(asked.options, solver="nsgs"))
     symbolic_request(asked, ops).results()
     return tuple(map(tuple, ops.answers))
+
+
+@lru_cache(maxsize=256)
+def may_be_singular(tree: Tree) -> bool:
+    """Whether the mass matrix is nearly singular, at neutral or at one of a few random configurations."""
+    q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
+    still, asked = np.zeros((len(q), tree.nv)), request(tree, (), FREE_MOTION)
+    if (program := rcond_program(asked)) is None:
+        return False
+    given = {"q": q, "v": still, "tau": still}
+    (rcond,) = interpreted(asked, program, given, np.ones(len(q), dtype=bool), float)
+    return not bool(np.all(rcond * CERTAIN >= 1.0))
 
 
 @lru_cache(maxsize=256)

@@ -178,7 +178,7 @@ def bind(
     derivative: str = "",
     /,
     **given: Any,
-) -> Any:
+) -> DirectCall:
     """A direct call, or one of a ``derivative`` by formulas: all of its input checked.
 
     ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
@@ -195,9 +195,11 @@ def bind(
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
-        return CompiledRequest(asked, {**states, **values})
+        compiled: Any = CompiledRequest(asked, {**states, **values})
+        return compiled  # type: ignore[no-any-return]
     if not is_evaluated(asked):
-        return DirectRequest(asked, *checked_values(tree, asked.arguments, {**states, **values}))
+        on_numpy: Any = DirectRequest(asked, *checked_values(tree, asked.arguments, {**states, **values}))
+        return on_numpy  # type: ignore[no-any-return]
     arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
     if key is None:
         return _kept(asked).call(arrays, batch)

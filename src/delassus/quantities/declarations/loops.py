@@ -233,7 +233,7 @@ def close_loops(
     Each step is the shortest one (rad, m) that closes the gaps to first order, so that from near a closed configuration
     the result is the nearest one but for the square of the distance. Rows may depend on one another. The kernel
     ``ds.compile(tree, constraints, "close_loops", hold=…)`` returns configurations, gaps, 1 where loops are closed, and
-    the rank; 1,000 states and more run in it.
+    the rank.
 
     Parameters
     ----------

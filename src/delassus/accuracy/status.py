@@ -16,7 +16,7 @@ to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -171,13 +171,6 @@ class System:
         """``relaxed``, with an identity in place of the rows and columns of soft constraints."""
         soft = np.repeat(np.array(self.softness, dtype=bool), self.sizes)
         return np.where(soft[:, None] | soft, np.eye(len(soft)), self.relaxed)
-
-    def at(self, where: NDArray[np.bool_]) -> System:
-        """That of some states."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
-        flags = [None if x is None else x[where] for x in self.flags]
-        some = {name: x[where] for name, x in arrays.items() if isinstance(x, np.ndarray)}
-        return replace(self, **some, flags=flags)
 
 
 class Solver(Protocol):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.policy import for_numpy
-from delassus.accuracy.status import DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
+from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -32,7 +32,6 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
 from delassus.quantities.evaluate import (
-    EPSILON,
     IMPACT,
     JUDGED_ROWS,
     SADDLE,
@@ -472,7 +471,8 @@ def system_at(call: Any) -> System:
     found, _ = DirectCall(kept, {name: x for name, x in whole(call).items()}, batch).computed()
     sizes, active = [c.size for c in asked.constraints], call.values.get("active")
     flags = [None if active is None else np.broadcast_to(active[..., k], batch) for k in range(len(sizes))]
-    return System(*found, sizes, asked.options.soft, flags)
+    arrays = dict(zip(kept.outputs, found, strict=True))
+    return System(**arrays, sizes=sizes, softness=asked.options.soft, flags=flags)
 
 
 def solved_call(asked: Request, values: dict[str, Array], batch: tuple[int, ...]) -> SolvedCall:

@@ -144,7 +144,7 @@ IMPACT = Quantity("impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_i
 """What solutions are checked by, and found where rows are dependent: fields of `System`."""
 
 
-def require_independent(G: Array, typical: Array, places: Array) -> None:
+def require_independent(G: Array, typical: Array, places: NDArray[Any]) -> None:
     """Raise `SingularError` if ``G`` (k, m, m) of ``JUDGED_ROWS`` has no inverse at one of k states at ``places``."""
     rank, _ = independence(G, typical, (len(G),))
     deficient = np.flatnonzero(rank < G.shape[-1])

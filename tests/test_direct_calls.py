@@ -221,3 +221,15 @@ def test_calls_on_several_threads():
         assert np.array_equal(M, ds.mass_matrix(arm, q[k])) and np.array_equal(
             G, ds.delassus(arm, ds.Point("link5"), q[k])
         )
+
+
+def test_a_state_is_a_batch_of_one():
+    """To the bit, also where a quaternion is a little off unit length."""
+    q = ROBOT.random(1, batch=200)
+    q[:, 3:7] *= 1.0 + 1e-7 * RNG.normal(size=(200, 1))
+    v = RNG.normal(size=(200, ROBOT.nv))
+    for call in (lambda q, v: ds.mass_matrix(ROBOT, q), lambda q, v: ds.forward_dynamics(ROBOT, q, v, v, FEET).qdd):
+        every = call(q, v)
+        for one, of_one, like in zip(q, v, every, strict=True):
+            assert np.array_equal(call(one, of_one), like)
+            assert np.array_equal(call(one[None], of_one[None])[0], like)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import os
@@ -207,6 +208,17 @@ def test_constants_are_folded_as_machines_compute_them():
     folded, computed = np.split(found[0], 2)
     assert (folded != np.stack([np.vectorize(math.sin)(angles), np.vectorize(math.cos)(angles)], -1).ravel()).any()
     same(folded, computed)
+
+
+def test_programs_that_are_garbage_together():
+    """All that a copy of the machine has room for, in a circle: their places are free again, and hold others."""
+    program = plain_program(table_of_operations()[1], 3)
+    for _ in range(2):
+        circle = [Runs(program, "float64") for _ in range(130)]  # a copy has 128 places
+        circle.append(circle)
+        del circle
+        gc.collect()
+    test_every_operation("float64")
 
 
 # -- machine code that takes over -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
-from delassus.runtime.any_kernel import AnyKernel
+from delassus.runtime.any_kernel import AnyKernel, the_same
 from delassus.runtime.kernel import Kernel, restored
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ COLUMNS = 32, 15, 18, 39
 def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
     """Kernel of a request, the same one for an equal request; ``reason`` says what a direct call compiles it for."""
     return restored(asked, dtype, None, reason, None)
+
+
+def evaluated(asked: Request) -> Kernel:
+    """Kernel of a request that the evaluator runs, in float64, the same one for an equal request while that lives."""
+    return the_same(Kernel, asked, "float64", host().lanes("float64"), "", None, (), None)
 
 
 @overload

@@ -128,8 +128,8 @@ class MachineCode(KnownProgram):
         until it is made.
     """
 
-    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool = True) -> None:
-        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there."""
+    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool | None = True) -> None:
+        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there; None: for good."""
         self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
         self._codes: list[Code | None] = [None, None]
         self._evaluated: Evaluated | None = None
@@ -142,7 +142,9 @@ class MachineCode(KnownProgram):
         code = self._codes[by_lanes]
         if code is not None:
             return code
-        how = mode(self._wait)
+        if self._wait is None and self._evaluated is not None and self.spans[by_lanes]:
+            return self._evaluated
+        how = "never" if self._wait is None else mode(self._wait)
         return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
 
     def _meanwhile(self, by_lanes: bool, how: str) -> Code | Evaluated:
@@ -188,6 +190,8 @@ class MachineCode(KnownProgram):
                 sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
                 sizes += [1] * self.has_rcond
                 self._evaluated = Evaluated(content, tuple(sizes), len(asked.arguments), self._dtype)
+                if self._wait is None:
+                    self._program = None
             return self._evaluated
 
     def _laid_out(self) -> bytes:

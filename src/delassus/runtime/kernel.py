@@ -183,12 +183,12 @@ class Kernel(AnyKernel):
         is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
         is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
         if is_alone and is_new and not asked:
-            found = self._direct(*arrays) if out is None else self._direct(*arrays, out=out)
+            found = self.entry(*arrays) if out is None else self._direct(*arrays, out=out)
             if found is not NotImplemented:
                 return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
         if is_alone and return_status and not return_error and self.has_rcond and self.request.knows_rank:
-            if self._direct(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
+            if self.entry(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
                 return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:

@@ -461,26 +461,26 @@ def test_the_direct_entry_judges(method, dtype):
     forward.address(1)  # which compiles the code for one state
     for k in range(17):
         one = out[0][k], out[1][k]
-        result = forward._direct(q[k], bad[k], tau[k], out=one)
+        result = forward.entry(q[k], bad[k], tau[k], out=one)
         assert result is (NotImplemented if doubtful[k] else one)
-        assert (forward._direct(q[k], bad[k], tau[k]) is NotImplemented) == doubtful[k]
-    assert forward._direct(q, bad, tau, out=out) is NotImplemented
+        assert (forward.entry(q[k], bad[k], tau[k]) is NotImplemented) == doubtful[k]
+    assert forward.entry(q, bad, tau, out=out) is NotImplemented
     few = [x[~doubtful] for x in (q, bad, tau, *out)]
     found = tuple(few[3:])
-    assert forward._direct(*few[:3], out=found) is found
+    assert forward.entry(*few[:3], out=found) is found
     many = [np.resize(x, (300, *x.shape[1:])) for x in few]  # more than are run before it looks
     found = tuple(many[3:])
-    assert forward._direct(*many[:3], out=found) is found
+    assert forward.entry(*many[:3], out=found) is found
     for x, expected in zip(many[3:], few[3:], strict=True):
         assert np.array_equal(x, np.resize(expected, x.shape))
     for k in (100, 128, 299):
         at = many[1].copy()
         at[k, 2] = np.nan
-        assert forward._direct(many[0], at, many[2], out=found) is NotImplemented
+        assert forward.entry(many[0], at, many[2], out=found) is NotImplemented
     twice = ds.compile(tree, [*constraints, *constraints], "dynamics", method=method, dtype=dtype)
     out = np.empty((17, 6), dtype=dtype), np.empty((17, 6), dtype=dtype)
     twice.address(17)
-    assert twice._direct(q, v, tau, out=out) is NotImplemented
+    assert twice.entry(q, v, tau, out=out) is NotImplemented
     with pytest.warns(ds.DelassusWarning, match=r"17 of 17 state\(s\)"):
         assert twice(q, v, tau, out=out) is out
     for result, expected in zip(out, twice(q, v, tau), strict=True):
@@ -701,7 +701,7 @@ def test_several_results():
     qdd, forces = forward(q, v, tau)
     out = np.empty((17, tree.nv)), np.empty((17, 6))
     if fastcall.supported():
-        assert forward._direct(q, v, tau, out=out) is out
+        assert forward.entry(q, v, tau, out=out) is out
         assert np.array_equal(out[0], qdd) and np.array_equal(out[1], forces)
     for x in out:
         x[:] = 0

@@ -1,6 +1,13 @@
-"""Direct calls give what they give on NumPy where machine code runs them, at dependent rows too."""
+"""Direct calls run kept programs: numbers at dependent rows too, what a call enters, and what is kept.
+
+What is still on NumPy gives the same where machine code runs it.
+"""
 
 from __future__ import annotations
+
+import pickle
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -35,18 +42,26 @@ def both(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("function", [ds.delassus, ds.osim, ds.consistent_inverse])
-def test_matrices(both, function):
-    on_numpy, compiled = both(lambda: function(TREE, ROWS, Q, rows=[REGULAR]))
-    assert compiled.shape == on_numpy.shape and error(compiled, on_numpy) < AGREEMENT
-    if function is not ds.delassus:
+def dense(rows):
+    """``J``, ``M⁻¹`` and ``G`` of the chain."""
+    J, inverse = ds.jacobian(TREE, ROWS, Q, rows=[rows]), np.linalg.inv(ds.mass_matrix(TREE, Q))
+    return J, inverse, J @ inverse @ np.swapaxes(J, -1, -2)
 
-        def refused():
-            with pytest.raises(ds.SingularError) as raised:
-                function(TREE, ROWS, Q, rows=[SOME])
-            return str(raised.value)
 
-        assert len(set(both(refused))) == 1
+def test_matrices():
+    J, inverse, G = dense(REGULAR)
+    given = {"rows": [REGULAR]}
+    assert error(ds.delassus(TREE, ROWS, Q, **given), G) < AGREEMENT
+    assert error(ds.osim(TREE, ROWS, Q, **given), np.linalg.inv(G)) < AGREEMENT
+    assert (
+        error(ds.consistent_inverse(TREE, ROWS, Q, **given), inverse @ np.swapaxes(J, -1, -2) @ np.linalg.inv(G))
+        < AGREEMENT
+    )
+    for function in (ds.osim, ds.consistent_inverse):
+        with pytest.raises(ds.SingularError, match=r"expected 3 independent rows, got 2 at state \[0, 1\]"):
+            function(TREE, ROWS, Q, rows=[SOME])
+        with pytest.raises(ds.SingularError, match=r"got 2\. Drop"):
+            function(TREE, ROWS, Q[0, 1], rows=[SOME[0, 1]])
 
 
 @pytest.mark.parametrize("damping", [None, 0.1])
@@ -65,18 +80,26 @@ def test_operator(both, damping):
 
 
 @pytest.mark.parametrize("active", [None, ACTIVE])
-def test_dynamics(both, active):
-    on_numpy, compiled = both(
-        lambda: ds.forward_dynamics(TREE, Q, V, TAU, ROWS, rows=[SOME], targets=TARGETS, active=active)
-    )
-    assert error(compiled.qdd, on_numpy.qdd) < AGREEMENT
-    for found, expected in zip(compiled.forces, on_numpy.forces, strict=True):
-        assert error(found, expected) < AGREEMENT
-    for name in ("status", "rank", "redundant_rows"):
-        assert np.array_equal(getattr(compiled, name), getattr(on_numpy, name))
-    assert {"SOLVED", "REDUNDANT", "CONFLICTING"} >= {status.name for status in compiled.status.ravel()}
-    assert (compiled.rank < 3).any() and compiled.error_estimate.shape == BATCH
-    assert error(compiled.constraint_residual(), on_numpy.constraint_residual()) < AGREEMENT
+def test_dynamics(active):
+    """Beside the pseudo-inverse, at states of every rank and of several axes."""
+    given = {"rows": [SOME], "targets": TARGETS, "active": active}
+    found = ds.forward_dynamics(TREE, Q, V, TAU, ROWS, **given)
+    J, inverse, _ = dense(SOME)
+    acts = np.repeat(np.ones((*BATCH, 2)) if active is None else active, [2, 1], axis=-1)[..., None]
+    free = ds.forward_dynamics(TREE, Q, V, TAU, ()).qdd[..., None]
+    asked = np.concatenate([TARGETS[0], [0.0]])[:, None] - ds.jacobian_drift(TREE, ROWS, Q, V, rows=[SOME])[..., None]
+    J, asked = J * acts, asked * acts
+    f = np.linalg.pinv(J @ inverse @ np.swapaxes(J, -1, -2), rcond=1e-10, hermitian=True) @ (asked - J @ free)
+    assert error(np.concatenate(found.forces, axis=-1), f[..., 0]) < 1e3 * AGREEMENT
+    assert error(found.qdd, (free + inverse @ np.swapaxes(J, -1, -2) @ f)[..., 0]) < 1e3 * AGREEMENT
+    assert np.array_equal(found.rank, np.linalg.matrix_rank(J))
+    assert {"SOLVED", "REDUNDANT", "CONFLICTING"} >= {status.name for status in found.status.ravel()}
+    assert (found.rank < 3).any() and found.error_estimate.shape == BATCH
+    one = ds.forward_dynamics(TREE, Q[0, 0], V[0, 0], TAU[0, 0], ROWS, rows=[SOME[0, 0]], targets=TARGETS,
+                              active=None if active is None else active[0, 0])  # fmt: skip
+    assert np.array_equal(one.qdd, found.qdd[0, 0]) and one.rank == found.rank[0, 0]
+    again = pickle.loads(pickle.dumps(found))
+    assert np.array_equal(again.constraint_residual(), found.constraint_residual()) and again.report() == found.report()
 
 
 def test_impulses_and_scalar_arguments(both):
@@ -114,3 +137,99 @@ def test_loops(both):
     rod = ds.Distance(*(ds.Frame(name, (0, 0, -0.4)) for name in ("rod1", "right_rod1")), length=0.6)
     for found in both(lambda: ds.reduced_dynamics(two, rod, [[0.3, 0.3], [np.pi / 2, np.pi / 2]])):
         assert [x.name for x in found.singularity] == ["NONE", "CONFIGURATION"]
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+ROBOT = ds.mechanisms.star(2, 2)
+POSE, STILL = ROBOT.random(0), np.zeros(ROBOT.nv)
+
+
+def tips():
+    """Constraints, made anew."""
+    return [ds.Point("branch1_2"), ds.Point("branch2_2")]
+
+
+WARM = {
+    "mass_matrix": lambda: ds.mass_matrix(ROBOT, POSE),
+    "frame_jacobian": lambda: ds.frame_jacobian(ROBOT, POSE, ["hub", "branch1_2"], reference="world"),
+    "inverse_dynamics": lambda: ds.inverse_dynamics(ROBOT, POSE, STILL, STILL),
+    "delassus": lambda: ds.delassus(ROBOT, FEET, POSE),
+    "forward_dynamics": lambda: ds.forward_dynamics(ROBOT, POSE, STILL, STILL, FEET),
+}
+FEET = tips()
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_what_a_warm_call_enters(name):
+    """Fewer than 30 functions and 60 calls before the numbers are there."""
+    entered, before = [], []
+
+    def note(frame, event, _):
+        if event == "call" and "/delassus/" in frame.f_code.co_filename:
+            entered.append(frame.f_code)
+            if frame.f_code.co_name == "_all_resolved":
+                before[:] = entered[:-1]
+
+    WARM[name]()
+    sys.setprofile(note)
+    try:
+        WARM[name]()
+    finally:
+        sys.setprofile(None)
+    before = before or entered
+    assert 0 < len(before) < 60 and len(set(before)) < 30
+
+
+def test_equal_calls_share_a_program(monkeypatch):
+    """Robots, constraints and options that are equal; others do not, and what was long ago goes."""
+    kept = direct._KEPT._kept
+    G = ds.delassus(ROBOT, FEET, POSE)
+    programs = {id(x.kernel) for x in kept.values()}
+    assert np.array_equal(ds.delassus(pickle.loads(pickle.dumps(ROBOT)), tuple(tips()), POSE), G)
+    assert {id(x.kernel) for x in kept.values()} == programs
+    assert not np.array_equal(ds.delassus(ROBOT, FEET[::-1], POSE), G)
+    for given, same in (({"gravity": [0, 0, -1.0]}, [0, 0, -1.0]), ({"gravity": (0, 0, -2.0)}, np.array([0, 0, -2.0]))):
+        c = ds.bias_force(ROBOT, POSE, STILL, **given)
+        assert np.array_equal(c, ds.bias_force(ROBOT, POSE, STILL, gravity=same))
+        assert np.array_equal(c, ds.bias_force(ROBOT, POSE, STILL, gravity=[[*same]])[0])
+    with pytest.raises(ds.DelassusError):
+        ds.bias_force(ROBOT, POSE, STILL, gravity=True)
+    monkeypatch.setattr(direct, "MOST_KEPT", 2)
+    for length in (2, 3, 4):
+        arm = ds.mechanisms.chain(length)
+        assert ds.mass_matrix(arm, arm.neutral()).shape == (length, length)
+    assert len(kept) == 2
+
+
+def test_calls_on_several_threads():
+    """The first call of a program, too, on all of them at once."""
+    arm, found = ds.mechanisms.chain(5), []
+    q, start = arm.random(0, batch=(8, 40)), threading.Barrier(8)
+
+    def work(k):
+        start.wait()
+        found.append((k, ds.mass_matrix(arm, q[k]), ds.delassus(arm, ds.Point("link5"), q[k])))
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 8
+    for k, M, G in found:
+        assert np.array_equal(M, ds.mass_matrix(arm, q[k])) and np.array_equal(
+            G, ds.delassus(arm, ds.Point("link5"), q[k])
+        )
+
+
+def test_a_state_is_a_batch_of_one():
+    """To the bit, also where a quaternion is a little off unit length."""
+    q = ROBOT.random(1, batch=200)
+    q[:, 3:7] *= 1.0 + 1e-7 * RNG.normal(size=(200, 1))
+    v = RNG.normal(size=(200, ROBOT.nv))
+    for call in (lambda q, v: ds.mass_matrix(ROBOT, q), lambda q, v: ds.forward_dynamics(ROBOT, q, v, v, FEET).qdd):
+        every = call(q, v)
+        for one, of_one, like in zip(q, v, every, strict=True):
+            assert np.array_equal(call(one, of_one), like)
+            assert np.array_equal(call(one[None], of_one[None])[0], like)

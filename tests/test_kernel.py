@@ -28,7 +28,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import ConfigurationError
 from internals import (
     code,
     fastcall,
@@ -165,20 +164,20 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
         pytest.skip("this interpreter has no direct entry")
     out = np.empty((64, 6, 6))
     one = np.empty((6, 6))
-    assert kernel._direct(q, out=out) is NotImplemented  # nothing is compiled yet
+    assert kernel.entry(q, out=out) is NotImplemented  # nothing is compiled yet
     kernel(q), kernel(q[0])
-    assert kernel._direct(q, out=out) is out
-    assert kernel._direct(q[3], out=one) is one
+    assert kernel.entry(q, out=out) is out
+    assert kernel.entry(q[3], out=one) is one
     assert error(one, reference[3]) < DOUBLE
     for wrong in (q[:, ::2], q.astype(np.float32), q[:3], q[None], "text", None, 1.0, q[:, :3].copy(), q.copy("F")):
-        assert kernel._direct(wrong, out=out) is NotImplemented
+        assert kernel.entry(wrong, out=out) is NotImplemented
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
-    assert kernel._direct(q, out=frozen) is NotImplemented
+    assert kernel.entry(q, out=frozen) is NotImplemented
     most = min(fastcall.MOST_ALONE, fastcall.limit(kernel.operations.total))
     more = np.resize(q, (most + 1, 4))  # than it takes
-    assert kernel._direct(more) is NotImplemented is kernel._direct(more, out=np.empty((most + 1, 6, 6)))
-    assert np.array_equal(kernel._direct(more[:most]), kernel(more, threads=1)[:most])
+    assert kernel.entry(more) is NotImplemented is kernel.entry(more, out=np.empty((most + 1, 6, 6)))
+    assert np.array_equal(kernel.entry(more[:most]), kernel(more, threads=1)[:most])
 
 
 def misfits(x: np.ndarray) -> list[object]:
@@ -201,19 +200,19 @@ def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_el
     for batch in ((), (1,), (5,), (40,)):
         arrays = [rng.normal(size=(*batch, *shape)).astype(dtype) for shape in shapes]
         step(*arrays[:4])
-        assert step._direct(*arrays[:4], out=tuple(arrays[4:])) is not NotImplemented
+        assert step.entry(*arrays[:4], out=tuple(arrays[4:])) is not NotImplemented
         for k, x in enumerate(arrays):
             for wrong in misfits(x):
                 if type(wrong) is not float or shapes[k]:  # which stands for all states
                     given = [*arrays[:k], wrong, *arrays[k + 1 :]]
-                    assert step._direct(*given[:4], out=tuple(given[4:])) is NotImplemented, (k, wrong)
+                    assert step.entry(*given[:4], out=tuple(given[4:])) is NotImplemented, (k, wrong)
                     if k >= 4 and type(wrong) is np.ndarray:
                         with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
                             step(*given[:4], out=tuple(given[4:]))
         fixed = [x.copy() for x in arrays]
         for x in fixed:
             x.setflags(write=False)
-        assert step._direct(*fixed[:4], out=tuple(arrays[4:])) is not NotImplemented
+        assert step.entry(*fixed[:4], out=tuple(arrays[4:])) is not NotImplemented
         with pytest.raises(ds.DelassusError, match="writeable C-contiguous"):
             step(*fixed[:4], out=tuple(fixed[4:]))
         for k, j in [(k, j) for j in (4, 5) for k in range(6) if k != j]:  # side by side, or one reaches into the other
@@ -223,7 +222,7 @@ def test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_el
                 given = [*arrays]
                 given[k] = memory[: sizes[0]].reshape(arrays[k].shape)
                 given[j] = memory[sizes[0] - shared :][: sizes[1]].reshape(arrays[j].shape)
-                found = step._direct(*given[:4], out=tuple(given[4:]))
+                found = step.entry(*given[:4], out=tuple(given[4:]))
                 assert (found is NotImplemented) == (shared > 0), (k, j, shared)
                 if shared:
                     with pytest.raises(ds.DelassusError, match="memory of its own"):
@@ -252,11 +251,11 @@ def test_the_direct_entry_sees_each_state_that_is_not_solved(dtype) -> None:  # 
     q = tree.random(0, batch=n).astype(dtype)
     v = np.ones_like(q)
     expected = kernel(q, v, v)
-    assert kernel.has_rcond and all(map(np.array_equal, kernel._direct(q, v, v), expected))
+    assert kernel.has_rcond and all(map(np.array_equal, kernel.entry(q, v, v), expected))
     for k in (0, 1, part - 1, part, part + 1, 2 * part - 1, 2 * part, n - 1):
         bad = q.copy()
         bad[k] = np.nan
-        assert kernel._direct(bad, v, v) is NotImplemented, k
+        assert kernel.entry(bad, v, v) is NotImplemented, k
 
 
 def test_batches_broadcast_as_numpy_has_it() -> None:
@@ -280,7 +279,7 @@ def test_a_free_threaded_interpreter_has_no_direct_entry(small, monkeypatch) -> 
     monkeypatch.setattr(fastcall.sysconfig, "get_config_var", lambda name: int(name == "Py_GIL_DISABLED"))
     monkeypatch.setattr(fastcall, "supported", fastcall.supported.__wrapped__)  # what it has found is kept
     kernel = ds.compile(tree, constraints)
-    assert kernel._direct(q) is NotImplemented
+    assert kernel.entry(q) is NotImplemented
     assert error(kernel(q), reference) < DOUBLE and error(kernel(q[0]), reference[0]) < DOUBLE
 
 
@@ -293,22 +292,22 @@ def test_the_direct_entry_makes_results_as_the_general_path_does(dtype) -> None:
     for batch in ((), (0,), (5,), (64,)):
         q = tree.random(0, batch).astype(dtype)
         v, dt = np.ones_like(q), np.full(batch, 0.1, dtype)
-        general, found = step(q, v, v, dt, threads=1), step._direct(q, v, v, 0.1)  # a float for all states
-        for x, y in zip(found, step._direct(q, v, v, np.float64(0.1)), strict=True):
+        general, found = step(q, v, v, dt, threads=1), step.entry(q, v, v, 0.1)  # a float for all states
+        for x, y in zip(found, step.entry(q, v, v, np.float64(0.1)), strict=True):
             assert np.array_equal(x, y)
         for x, expected in zip(found, general, strict=True):
             assert type(x) is np.ndarray and str(x.flags) == str(expected.flags) and x.strides == expected.strides
             assert x.ctypes.data % 64 == expected.ctypes.data % 64 == 0 and np.array_equal(x, expected)
     changes, directions = step.derivative("jvp"), (v, q, v)
     expected = changes(q, v, v, np.full(64, 0.1, dtype), *directions, np.full(64, -0.7, dtype))
-    assert all(map(np.array_equal, changes._direct(q, v, v, 0.1, *directions, -0.7), expected))
+    assert all(map(np.array_equal, changes.entry(q, v, v, 0.1, *directions, -0.7), expected))
     counted = [sys.getrefcount(x) for x in (q, step.dtype)]
     for _ in range(100):
-        step._direct(q, v, v, 0.1), step._direct(q, v, v), step._direct(np.nan, v, v, 0.1)
+        step.entry(q, v, v, 0.1), step.entry(q, v, v), step.entry(np.nan, v, v, 0.1)
     assert max(sys.getrefcount(x) - n for x, n in zip((q, step.dtype), counted, strict=True)) < 50
 
 
-def test_a_call_goes_through_the_entry_or_past_it() -> None:
+def test_a_call_goes_through_the_entry_or_past_it(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     tree = ds.mechanisms.chain(7)
     kernel = ds.compile(tree, [ds.Weld("link7")], "dynamics")
     q, v = tree.random(0), np.linspace(-1, 1, 7)
@@ -322,6 +321,20 @@ def test_a_call_goes_through_the_entry_or_past_it() -> None:
         for _ in range(100):
             kernel(q, v, v, out=out), kernel(q, v, v), kernel(list(q), v, v, out=out), kernel(q, v, tau=v)
         assert [sys.getrefcount(x) for x in watched] == counted
+        kernel(*(np.tile(x, (2, 1)) for x in (q, v, v)))  # compiles
+        with monkeypatch.context() as patch:  # what is converted first, and solved states' statuses, take it, too
+            patch.setattr(ds.runtime.kernel.Kernel, "compute", None)
+            made = [kernel(q.tolist(), v, v), kernel(q, v, tau=list(v)), kernel(np.stack([q, q], 1)[:, 0], v, v)]
+            made += [kernel(q, v, v, threads=n) for n in (1, 2)] + [kernel(q, v, v.tolist(), threads=2, out=out)]
+            assert made[-1] is out
+            made += [kernel(q, v, v, return_status=True, **how) for how in ({}, {"threads": 2}, {"out": out})]
+            assert all(x.status.shape == () and x.status == ds.DynamicsStatus.SOLVED for x in made[-3:])
+            assert made[-1].qdd is out[0]
+            assert all(np.array_equal(x, y) for found in made for x, y in zip(found, plain, strict=False))
+            two = kernel([q, q], v, [v, v], return_status=True)
+            assert two.status.tolist() == [ds.DynamicsStatus.SOLVED] * 2
+        nothing = kernel(np.full(7, np.nan).tolist(), v, v, return_status=True).status
+        assert nothing[()] == ds.DynamicsStatus.FAILED
     assert list(inspect.signature(kernel).parameters)[:3] == ["arguments", "out", "threads"]
     wrong = [((q, v), {}), ((q, v, v, v), {}), ((q, v, v, *out), {}), ((q, v, v), {"out": out[0]})]
     for given, named in [
@@ -348,7 +361,7 @@ def test_functions_own_what_python_reads_when_it_frees_them(small) -> None:  # t
     kernel = ds.compile(tree, constraints)
     if not fastcall.supported():
         pytest.skip("no direct entry")
-    for function in (kernel._direct, kernel.__call__):
+    for function in (kernel.entry, kernel.__call__):
         record = function.__self__[0]
         method = ctypes.c_void_p.from_address(id(function) + 16).value
         start = id(record) + bytes.__basicsize__ - 1
@@ -421,7 +434,7 @@ def test_named_tuples_of_the_direct_entry_are_let_go() -> None:
     kernel, q = ds.compile(ds.mechanisms.chain(2), (), "energies"), np.zeros(2)
     kind = type(kernel(q, q))
     before = sys.getrefcount(kind)
-    kept = [kernel._direct(q, q) for _ in range(100)]
+    kept = [kernel.entry(q, q) for _ in range(100)]
     assert sys.getrefcount(kind) == before + 100 and all(type(x) is kind for x in kept)
     array = weakref.ref(kept[0].kinetic)
     kept[0] = (kept,)  # a cycle, which the garbage collector takes apart
@@ -568,21 +581,6 @@ def test_calls_that_do_not_wait_have_the_same_bits(tmp_path: Path, monkeypatch: 
     for x, y in zip(before, after, strict=True):
         assert np.array_equal(x, y)
     assert np.array_equal(waited[0], after[-2])
-
-
-def test_the_environment_says_whether_calls_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
-    made, jobs, tree = list[str](), list[Any](), ds.mechanisms.chain(2)
-    monkeypatch.setattr(code, "object_code", lambda text: made.append(text) or object_code(text))
-    monkeypatch.setattr(code, "maker", lambda: SimpleNamespace(ask=jobs.append))
-    q, found = tree.random(0, batch=40), list[np.ndarray]()
-    for how, counts in (("never", (0, 0)), ("background", (0, 1)), ("wait", (1, 1))):
-        monkeypatch.setenv("DELASSUS_COMPILE", how)
-        found.append(ds.compile(tree, (), "energies", wait=how == "background")(q, q)[0])
-        assert (len(made), len(jobs)) == counts and np.array_equal(found[-1], found[0])
-    monkeypatch.setenv("DELASSUS_COMPILE", "sometimes")
-    with pytest.raises(ConfigurationError, match=r"DELASSUS_COMPILE.*'background'.*'sometimes'"):
-        ds.compile(tree, (), "energies")(q, q)
 
 
 BEHIND = """
@@ -739,15 +737,16 @@ def test_other_targets_agree(small, tmp_path: Path) -> None:  # type: ignore[no-
 
 
 @pytest.mark.parametrize("patience", [0.0, threading.TIMEOUT_MAX])
-def test_compilation_that_takes_long_is_announced(patience, monkeypatch, capfd):
-    """Whatever reads stderr: here no terminal does."""
+def test_compilation_that_takes_long_is_announced(patience, monkeypatch, caplog):
+    """To who listens."""
+    caplog.set_level("INFO", "delassus")
     monkeypatch.setenv("DELASSUS_CACHE", "off")
     monkeypatch.setattr("delassus.errors.PATIENCE", patience)
     arm = replace(ds.mechanisms.chain(2), gravity=(0.0, min(patience, 1.0), -3.0))  # no other test has its programs
     kernel = ds.compile(arm, (), "energies")
     kernel(arm.random(0), np.ones(2))
     kernel.derivative("jvp")(arm.random(0), np.ones(2), np.ones(2), np.ones(2))
-    said = [line for line in capfd.readouterr().err.splitlines() if "chain2" in line]
+    said = [line for line in caplog.messages if "chain2" in line]
     whole = ["energies of chain2", "tangents of energies of chain2, for derivatives"]
     lines = [line for x in whole for line in (f"the program of {x}", f"{x}, for one state")]
-    assert said == ([] if patience else [f"delassus: compiling {line} …" for line in lines])
+    assert said == ([] if patience else [f"compiling {line} …" for line in lines])

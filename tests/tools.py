@@ -152,7 +152,8 @@ def run_program(program, x):
 def make_motion(tree, q, v, tau, constraints=(), **given):
     """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
     tau = np.zeros(tree.nv) if tau is None else tau
-    case = bind(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
+    call = bind(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
+    case = NumpyRequest(call.request, call.values, call.batch)
     motion = case.motion()
     motion.case = case
     return motion, case.batch

@@ -340,11 +340,15 @@ def _kernel_of(*asked: _typing.Any) -> _typing.Any:
     return _importlib.import_module("delassus.runtime.compile").kernel_of(*asked)
 
 
+def _evaluated(asked: _typing.Any) -> _typing.Any:
+    return _importlib.import_module("delassus.runtime.compile").evaluated(asked)
+
+
 def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
     return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
 
 
-_direct.KERNELS[:] = [_kernel_of]
+_direct.KERNELS[:] = [_kernel_of, _evaluated]
 _contact_solvers.EXACT[:] = [_exact_impulses]
 _topology.INDEPENDENT[:] = [lambda tree: _independent_coordinates(tree, tree.constraints)]
 _description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)

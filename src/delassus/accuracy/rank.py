@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.algorithms.osim.least_squares import mobility_bound as of_rows
 from delassus.algorithms.problem import Problem
@@ -51,10 +50,13 @@ def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
     return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * np.max(values, initial=0.0), axis=-1))
 
 
-def independence(problem: Problem, G: Matrix, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m)."""
-    m, least = problem.n_rows, UNMOVED * mobility_bound(problem, Articulated(problem))
-    scaled, rank = at_unit_diagonal(np.broadcast_to(numbers(G), (*batch, m, m)), least)
+def independence(G: Array, typical: Array, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m).
+
+    ``typical`` (..., m) is the `mobility_bound`.
+    """
+    m = G.shape[-1]
+    scaled, rank = at_unit_diagonal(np.broadcast_to(G, (*batch, m, m)), UNMOVED * typical)
     redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
     if deficient.any():
         redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])
@@ -134,22 +136,15 @@ class DependentRows:
         return np.asarray(x - self.null @ (np.swapaxes(self.null, -1, -2) @ x))
 
 
-def least_eigenvalue(G: Array) -> Array:
-    """Least eigenvalue of ``G`` (..., m, m) at unit diagonal, relative to the largest one."""
-    values = np.linalg.eigvalsh(at_unit_diagonal(G, np.zeros(G.shape[:-1]))[0])
-    return np.asarray(np.maximum(values[..., 0], 1e-300) / np.maximum(values[..., -1], 1e-300))
-
-
-def mass_condition(problem: Problem, batch: tuple[int, ...]) -> Array:
-    """Condition (*batch) of ``M`` at unit diagonal, infinite where it is not positive definite."""
-    if not problem.tree.nv:
-        return np.ones(batch)
-    M = numbers(mass_matrix(problem))
+def mass_condition(M: Array) -> Array:
+    """Condition (...) of ``M`` (..., nv, nv) at unit diagonal, infinite where it is not positive definite."""
+    if not M.shape[-1]:
+        return np.ones(M.shape[:-2])
     with np.errstate(all="ignore"):
         scale = 1.0 / np.sqrt(diagonal_of(M))
         scaled = scale[..., :, None] * M * scale[..., None, :]
         values = np.linalg.eigvalsh(np.where(np.isfinite(scaled), scaled, 0.0))
-        return np.broadcast_to(values[..., -1] / np.maximum(values[..., 0], 0.0), batch)
+        return np.asarray(values[..., -1] / np.maximum(values[..., 0], 0.0))
 
 
 def diagonal_of(G: Array) -> Array:

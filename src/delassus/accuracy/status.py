@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from delassus.accuracy.iterate import Iterated
 from delassus.accuracy.rank import DependentRows, independence, mass_condition, mobility_bound
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics import Method
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
-from delassus.algorithms.dynamics.kkt import SaddlePoint, kkt
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.kkt import SaddlePoint
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.errors import warn
 from delassus.frozen import Explained, Frozen
 from delassus.spatial.numpy_ops import numbers
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
+
+EPSILON = float(np.finfo(float).eps)
 
 CONFLICT = 1e-9
 """Rows contradict one another if at some row this part of what it is made of, ``|γ| + |J| (|q̈| + |M⁻¹ (τ − c)|)``,
@@ -126,90 +126,148 @@ class Resolved(Frozen):
     dependent: Dependent | None = None
 
 
-class ErrorEstimator(Protocol):
-    """Estimates errors of solutions and finds better ones: `delassus.quantities.evaluate.NumpyRequest`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class System:
+    """What constrained motion solves, at the states of a batch (*batch): ``M q̈ − Jᵀ f = force``, ``J q̈ + R f = γ``.
 
-    batch: tuple[int, ...]
+    Attributes
+    ----------
+    M, J : (..., nv, nv) and (..., m, nv) arrays
+    caused : (..., nv, m) array
+        ``M⁻¹ Jᵀ``.
+    force, free, gamma, compliance : (..., nv), (..., nv), (..., m) and (..., m) arrays
+        ``force``, ``M⁻¹ force``, ``γ`` and the diagonal of ``R``.
+    G, relaxed : (..., m, m) arrays
+        ``J M⁻¹ Jᵀ + R``; the same with a diagonal in place of rows that are off.
+    typical : (..., m) array
+        The `mobility_bound` of rows.
+    sizes, softness : list of int and of bool
+        Of each constraint.
+    flags : list of (...) array or None
+        1 where a constraint acts; None of one that always does.
+    """
+
+    M: Array
+    J: Array
+    caused: Array
+    force: Array
+    free: Array
+    gamma: Array
+    compliance: Array
+    G: Array
+    relaxed: Array
+    typical: Array
+    sizes: list[int]
+    softness: list[bool]
+    flags: list[Array | None]
+
+    @property
+    def deficit(self) -> Array:
+        """``γ − J M⁻¹ force`` (..., m): accelerations of the rows that constraints have to add."""
+        return np.asarray(self.gamma - (self.J @ self.free[..., None])[..., 0])
+
+    @property
+    def among_hard_rows(self) -> Array:
+        """``relaxed``, with an identity in place of the rows and columns of soft constraints."""
+        soft = np.repeat(np.array(self.softness, dtype=bool), self.sizes)
+        return np.where(soft[:, None] | soft, np.eye(len(soft)), self.relaxed)
+
+
+class Solver(Protocol):
+    """What solves a batch of states in other ways."""
+
     error_bound: float
 
-    def error_of(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Scalar:
-        """Relative error (...) of a solution."""
+    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Accelerations, forces and their relative error at the states chosen (k), by the dense saddle point."""
 
-    def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Accelerations, forces, and their relative error, at the states chosen."""
+    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """The same in extended precision, or by another order of elimination."""
 
 
 def resolve(
-    motion: DynamicsProblem, solution: Solution, estimator: ErrorEstimator, iterated: Iterated | None = None
+    system: System, qdd: Array, forces: Array, error: Array, solver: Solver, iterated: Iterated | None = None
 ) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
-    Soft rows are independent of all others: problems whose constraints are all soft are regular.
+    Soft rows are independent of all others: problems whose constraints are all soft are regular. Arrays are of all
+    states (*batch), and written to.
     """
-    problem, batch = motion.problem, estimator.batch
-    m, nv = problem.n_rows, motion.tree.nv
-    qdd, forces = _vectors(solution.qdd, (*batch, nv)), _vectors(solution.forces, (*batch, m))
-    error = np.array(np.broadcast_to(numbers(estimator.error_of(motion, solution)), batch))
+    batch, m = error.shape, forces.shape[-1]
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
     rank, redundant, regular = np.full(batch, m), np.zeros((*batch, m), dtype=bool), np.ones(batch, dtype=bool)
     dependent = None
-    if m and not all(motion.softness):
-        saddle = SaddlePoint(motion)
-        G = numbers(problem.relaxed(saddle.G))
-        rank, redundant = independence(problem, numbers(_among_hard_rows(motion, G)), batch)
-        regular = rank == m
-        wrong = regular & ~(error <= estimator.error_bound)
+    if m and not all(system.softness):
+        rank, redundant = independence(system.among_hard_rows, system.typical, batch)
+        regular = np.asarray(rank == m)
+        wrong = np.array(regular & ~(error <= solver.error_bound))
         if wrong.any():  # another order of elimination errs at other states
-            other = saddle.solve()
-            found = np.broadcast_to(numbers(estimator.error_of(motion, other, kkt)), batch)
-            wrong &= ~(found >= error)
-            qdd[wrong] = _vectors(other.qdd, qdd.shape)[wrong]
-            forces[wrong] = _vectors(other.forces, forces.shape)[wrong]
-            error[wrong] = found[wrong]
+            a, f, found = solver.other(wrong)
+            better = ~(found >= error[wrong])
+            wrong[wrong] = better
+            qdd[wrong], forces[wrong], error[wrong] = a[better], f[better], found[better]
             if iterated is not None:
-                left = numbers(saddle.row_deficit) - numbers(saddle.G) @ forces[..., None]
-                iterated.residual[wrong] = np.linalg.norm(left[..., 0], axis=-1)[wrong]
+                left = system.deficit - (system.G @ forces[..., None])[..., 0]
+                iterated.residual[wrong] = np.broadcast_to(np.linalg.norm(left, axis=-1), batch)[wrong]
         if not regular.all():
             deficient = ~regular
-            f, a, held, left, dependent = _least_squares(motion, saddle, G, batch, deficient)
+            f, a, held, left, dependent = _least_squares(system, deficient)
             qdd[deficient], forces[deficient] = a[deficient], f[deficient]
-            error[deficient] = (np.finfo(float).eps * mass_condition(problem, batch))[deficient]
+            error[deficient] = EPSILON * np.broadcast_to(mass_condition(system.M), batch)[deficient]
             if iterated is not None:
                 iterated.residual[deficient] = np.linalg.norm(left, axis=-1)[deficient]
             status[deficient] = DynamicsStatus.CONFLICTING
             status[deficient & held] = DynamicsStatus.REDUNDANT
-    unfit = regular & ~(error <= estimator.error_bound)
+    unfit = np.array(regular & ~(error <= solver.error_bound))
     if iterated is not None:
         unfit &= iterated.converged
     if unfit.any():
-        a, f, found = estimator.accurate(motion, unfit)
+        a, f, found = solver.accurate(unfit)
         kept, better = ~(found >= error[unfit]), np.zeros(batch, dtype=bool)
         better[unfit] = kept
         qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
-    error = np.maximum(error, np.finfo(float).eps)
-    status[~(error <= estimator.error_bound)] = DynamicsStatus.INACCURATE
+    error = np.array(np.maximum(error, EPSILON))
+    status[~(error <= solver.error_bound)] = DynamicsStatus.INACCURATE
     if iterated is not None:
         status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED
-    for c, rows in enumerate(problem.rows):
-        if (flag := problem.flag(c)) is not None:
-            rank = rank - np.where(numbers(flag), 0, rows.stop - rows.start)
-            forces[..., rows] = np.where(np.asarray(flag)[..., None], forces[..., rows], 0.0)
+    end = 0
+    for size, flag in zip(system.sizes, system.flags, strict=True):
+        start, end = end, end + size
+        if flag is not None:
+            rank = np.asarray(rank - np.where(flag, 0, size))
+            forces[..., start:end] = np.where(np.asarray(flag)[..., None], forces[..., start:end], 0.0)
     failed = ~are_finite([qdd, forces], batch)
     status[failed], redundant[failed] = DynamicsStatus.FAILED, False
     return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
 
 
+def system_of(motion: DynamicsProblem, batch: tuple[int, ...]) -> System:
+    """That of a problem on NumPy."""
+    ops, problem, saddle = motion.ops, motion.problem, SaddlePoint(motion)
+    m, nv = problem.n_rows, motion.tree.nv
+
+    def whole(a: Any, *shape: int) -> Array:
+        return np.broadcast_to(np.asarray(numbers(a)).reshape(*np.shape(a)[:-2], *shape), (*batch, *shape))
+
+    compliance = ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
+    diagonal = np.diagonal(whole(compliance, m, m), axis1=-2, axis2=-1)
+    typical = np.broadcast_to(mobility_bound(problem, Articulated(problem)), (*batch, m))
+    found = [problem.flag(c) for c in range(len(problem.constraints))]
+    flags = [None if x is None else np.broadcast_to(numbers(x), batch) for x in found]
+    caused = whole(saddle.solve_mass_matrix(ops.transpose(saddle.J)), nv, m)
+    return System(
+        whole(saddle.M, nv, nv), whole(saddle.J, m, nv), caused, whole(saddle.force, nv), whole(saddle.free, nv),
+        whole(saddle.gamma, m), diagonal, whole(saddle.G, m, m), whole(problem.relaxed(saddle.G), m, m), typical,
+        [c.size for c in problem.constraints], motion.softness, flags,
+    )  # fmt: skip
+
+
 def contradict(motion: DynamicsProblem, batch: tuple[int, ...]) -> NDArray[np.bool_]:
     """States (...) at which no accelerations are what all rows ask for."""
-    saddle = SaddlePoint(motion)
-    G = numbers(motion.problem.relaxed(saddle.G))
-    rank, _ = independence(motion.problem, numbers(_among_hard_rows(motion, G)), batch)
-    dependent = rank < motion.problem.n_rows
-    return dependent & ~_least_squares(motion, saddle, G, batch, dependent)[2] if dependent.any() else dependent
-
-
-def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
-    return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
+    system = system_of(motion, batch)
+    rank, _ = independence(system.among_hard_rows, system.typical, batch)
+    dependent = np.asarray(rank < motion.problem.n_rows)
+    return dependent & ~_least_squares(system, dependent)[2] if dependent.any() else dependent
 
 
 def are_finite(results: Sequence[NDArray[Any]], batch: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -230,27 +288,19 @@ def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
 
 
 def _least_squares(
-    motion: DynamicsProblem, saddle: SaddlePoint, G: Array, batch: tuple[int, ...], where: NDArray[np.bool_]
+    system: System, where: NDArray[np.bool_]
 ) -> tuple[Array, Array, NDArray[np.bool_], Array, Dependent]:
     """Forces and accelerations where rows are dependent, whether all rows hold, what they miss, and its derivatives.
 
     Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
     different size do not hold to all digits with the latter.
     """
-    J, free, asked, gamma = (numbers(x) for x in (saddle.J, saddle.free, saddle.row_deficit, saddle.gamma))
-    m, nv = J.shape[-2:]
-    typical = mobility_bound(motion.problem, Articulated(motion.problem))
-    G = np.broadcast_to(G, (*batch, m, m))
-    among_hard = _among_hard_rows(motion, G)
-    rows = DependentRows(G, typical, among_hard)
-    compliance = numbers(motion.ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))]))
-
-    def caused(f: Array) -> Array:
-        return np.asarray(numbers(saddle.solve_mass_matrix(numbers(np.swapaxes(J, -1, -2) @ f))))
+    J, free, asked, gamma = system.J, *(x[..., None] for x in (system.free, system.deficit, system.gamma))
+    rows = DependentRows(system.relaxed, system.typical, system.among_hard_rows)
 
     def moved(f: Array) -> tuple[Array, Array]:
-        qdd = free + caused(f)
-        return qdd, gamma - J @ qdd - compliance @ f
+        qdd = free + system.caused @ f
+        return qdd, gamma - J @ qdd - system.compliance[..., None] * f
 
     f = rows.inverse @ asked
     f = f + rows.inverse @ moved(f)[1]
@@ -265,21 +315,15 @@ def _least_squares(
     f = np.where(held[..., None, None], f, best)
     qdd, left = (np.where(held[..., None, None], x, y) for x, y in zip((qdd, left), moved(best), strict=True))
     idle = f - rows.without_null(f)
-    f = f - idle + rows.inverse @ (J @ caused(idle))
+    f = f - idle + rows.inverse @ (J @ (system.caused @ idle))
     hard = rows.of_least_norm
-    if any(motion.softness):
-        is_hard = ~np.repeat(motion.softness, [c.size for c in motion.problem.constraints])
-        hard = np.where(is_hard[:, None] & is_hard, DependentRows(among_hard, typical).of_least_norm, 0.0)
+    if any(system.softness):
+        is_hard = ~np.repeat(system.softness, system.sizes)
+        least = DependentRows(system.among_hard_rows, system.typical).of_least_norm
+        hard = np.where(is_hard[:, None] & is_hard, least, 0.0)
     idle, each = rows.null @ np.swapaxes(rows.null, -1, -2), where[..., None, None]
     missed = np.where(held[..., None, None], 0.0, idle @ left)
     hard, idle, missed = (numbers(np.where(each, x, 0.0)) for x in (hard, idle, missed))
     dependence = Dependence(hard, idle, None if held[where].all() else missed)
     dependent = Dependent(where, rows.of_least_norm, dependence)
-    return f[..., 0], _vectors(numbers(qdd), (*batch, nv)), held, left[..., 0], dependent
-
-
-def _among_hard_rows(motion: DynamicsProblem, G: Array) -> Array:
-    """``G`` (..., m, m), with an identity in place of the rows and columns of soft constraints."""
-    sizes = [c.size for c in motion.problem.constraints]
-    soft = np.repeat(motion.softness, sizes)
-    return np.where(soft[:, None] | soft, np.eye(len(soft)), G)
+    return f[..., 0], qdd[..., 0], held, left[..., 0], dependent

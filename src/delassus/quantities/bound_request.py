@@ -325,8 +325,8 @@ class BoundRequest:
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
         return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible, change)
 
-    def require_independent(self, problem: Problem, G: Matrix) -> None:
-        """Refuse states at which ``G`` has no inverse, on backends that see them; programs know where none has."""
+    def require_independent(self) -> None:
+        """Say of programs of rows that are dependent everywhere that they solve nothing."""
         if self.request.is_singular:
             self.ops.pivot(0.0, is_exact=True)
 

@@ -14,24 +14,30 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
 from delassus.accuracy.policy import ACCURATE, is_long
-from delassus.accuracy.rank import diagonal_of, independence, least_eigenvalue, least_squares
+from delassus.accuracy.rank import independence, least_squares
 from delassus.accuracy.refinement import Change
-from delassus.accuracy.status import DynamicsStatus, Resolved, are_finite, resolve, warn_of, worst
+from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, are_finite, resolve, system_of, warn_of, worst
+from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.solvers import FALLBACK
-from delassus.algorithms.crba import composite_inertias
 from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
 from delassus.algorithms.dynamics.derivatives.accelerations import Direction
+from delassus.algorithms.dynamics.kkt import kkt
+from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.osim.kjr import kjr
+from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.algorithms.problem import Problem
+from delassus.algorithms.rnea import applied_forces
 from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, request
+from delassus.spatial.motion import from_entries
 from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
@@ -39,23 +45,43 @@ from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import interpret
 from delassus.spatial.trace.trace_ops import TraceOps
 
-EPSILON = float(np.finfo(float).eps)
-
 AT_ONCE = 256
 """States that a program is interpreted at."""
 
+
 CERTAIN = 1e9
-"""Robots and rows of smaller condition have no errors above the bound."""
+"""Robots of smaller condition have no errors above the bound."""
+
+
+def _free_motion(bound: BoundRequest) -> list[Matrix]:
+    return [METHODS["aba"](bound.motion()).qdd]
+
 
 FREE_MOTION = Quantity(
     "free_motion",
     "Joint accelerations without constraints",
     ("q", "v", "tau"),
     (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
-    lambda bound: [METHODS["aba"](bound.motion()).qdd],
+    _free_motion,
     inverts_mass=True,
 )
 """What the errors that come from the mass matrix are measured with."""
+
+
+def _judged_rows(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    return [kjr(problem), from_entries(bound.ops, mobility_bound(problem, Articulated(problem)))]
+
+
+JUDGED_ROWS = Quantity(
+    "judged_rows",
+    "Delassus matrix, and the size that its diagonal has where no row is badly placed",
+    ("q",),
+    (Output("G", ("m", "m"), "Delassus matrix", symmetric=True), Output("typical", ("m",), "size of its diagonal")),
+    _judged_rows,
+    inverts_mass=True,
+)
+"""What says which rows are independent."""
 
 
 class SingularError(DelassusError, ArithmeticError):
@@ -73,6 +99,75 @@ class SingularError(DelassusError, ArithmeticError):
     """
 
 
+def _saddle(motion: DynamicsProblem) -> list[Matrix]:
+    """``M``, ``J`` and all else that `System` holds, by Featherstone's sparse factor."""
+    ops, problem, space = motion.ops, motion.problem, JointSpace(motion)
+    nv, m = motion.tree.nv, problem.n_rows
+    force, soft = applied_forces(motion), ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
+    L, J = space.L, space.J
+
+    def solved(B: Matrix) -> Matrix:
+        return ops.vstack(L.solve(L.solve_transpose(B))) if nv else B
+
+    caused, G = solved(ops.transpose(J)) if m else ops.zeros(nv, 0), motion.softened(space.G)
+    typical = mobility_bound(problem, Articulated(problem))
+    compliance = from_entries(ops, [row[k] for k, row in enumerate(ops.entries(soft))])
+    outputs = [crba.mass_matrix(problem), J, caused, force, solved(force), space.gamma, compliance, G]
+    return [*outputs, problem.relaxed(G), from_entries(ops, typical)]
+
+
+def _of_motion(bound: BoundRequest) -> list[Matrix]:
+    return _saddle(bound.motion())
+
+
+def _of_impact(bound: BoundRequest) -> list[Matrix]:
+    return _saddle(bound.impact())
+
+
+_SADDLE = {
+    "M": ("nv", "nv"), "J": ("m", "nv"), "caused": ("nv", "m"), "force": ("nv",), "free": ("nv",), "gamma": ("m",),
+    "compliance": ("m",), "G": ("m", "m"), "relaxed": ("m", "m"), "typical": ("m",),
+}  # fmt: skip
+_OUTPUTS = tuple(
+    Output(name, shape, "as of `System`", symmetric=name in ("M", "G", "relaxed")) for name, shape in _SADDLE.items()
+)
+
+SADDLE = Quantity(
+    "saddle_point",
+    "What constrained motion solves",
+    ("q", "v", "tau"),
+    _OUTPUTS,
+    _of_motion,
+    inverts_mass=True,
+)
+IMPACT = Quantity("impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_impact, inverts_mass=True)
+"""What solutions are checked by, and found where rows are dependent: fields of `System`."""
+
+
+def require_independent(G: Array, typical: Array, places: NDArray[Any]) -> None:
+    """Raise `SingularError` if ``G`` (k, m, m) of ``JUDGED_ROWS`` has no inverse at one of k states at ``places``."""
+    rank, _ = independence(G, typical, (len(G),))
+    deficient = np.flatnonzero(rank < G.shape[-1])
+    if len(deficient):
+        where = [int(i) for i in places[deficient[0]]]
+        found = f"{int(rank[deficient[0]])}" + (f" at state {where}" if where else "")
+        advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
+        raise SingularError("constraints", f"{G.shape[-1]} independent rows", found, advice)
+
+
+def warn_of_errors(asked: Request, error: Array, bound: float) -> None:
+    """Say how many states have a larger estimate of the error than the bound, if robot or rows let expect any."""
+    above = np.count_nonzero(~(error <= bound))
+    if above and (asked.quantity.needs_independent or asked.payloads or may_be_singular(asked.tree)):
+        of = f"{asked.quantity.name} of {asked.tree.name!r}"
+        warn(
+            f"{of}: {above} of {error.size} state(s) have an estimated relative error above {bound:g}, "
+            f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
+            "small inertias, give joints armature, or drop rows.",
+            kind=of,
+        )
+
+
 class NumpyRequest(BoundRequest):
     """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
 
@@ -83,13 +178,11 @@ class NumpyRequest(BoundRequest):
         if request.quantity.has_status:
             request = replace(request, error_dtype="float64")
         scalars = {a.name for a in request.arguments if not a.shape}
-        values = {name: x[..., None] if name in scalars else x for name, x in values.items()}
+        values = {name: np.asarray(x)[..., None] if name in scalars else x for name, x in values.items()}
         super().__init__(request, ops, values)
         self._asked_before = ops.asked
         self.batch = batch
         self.resolved: list[Resolved] = []
-        self.places: NDArray[np.int_] | None = None  # of its states in a larger batch
-        self._growth: Array = np.ones(batch)
         self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, ITERATIONS, ERROR_BOUND["float64"]
 
     @property
@@ -147,35 +240,14 @@ class NumpyRequest(BoundRequest):
         self.resolved[-1] = replace(last, error=error, status=status)
 
     def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
-        resolved = resolve(motion, solution, self, iterated)
+        n, m, batch = self.tree.nv, motion.problem.n_rows, self.batch
+        error = np.array(np.broadcast_to(numbers(self.error_of(motion, solution)), batch))
+        qdd, forces = _vectors(solution.qdd, (*batch, n)), _vectors(solution.forces, (*batch, m))
+        system = system_of(motion, batch)
+        resolved = resolve(system, qdd, forces, error, _Solver(self, motion), iterated)
         self.resolved.append(resolved)
         self.dependent = resolved.dependent
         return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
-
-    def warn_of_errors(self, known: NDArray[np.bool_] | bool = False) -> None:
-        """Say how many states have a larger error estimate than the bound, if the robot or its rows let expect any.
-
-        States ``known`` (...) are left out: results say of them already that they are not solved.
-        Errors are those of the mass matrix, of Delassus matrices times what their inverse makes of them; of what has no
-        methods those by pivots, as its kernel estimates them.
-        """
-        if not (np.any(self._growth > CERTAIN) or self.request.payloads or may_be_singular(self.tree)):
-            return
-        every = np.ones(self.batch, dtype=bool)
-        if self.request.quantity.methods:
-            error = self._growth * self._free_motion_error({}, every).reshape(self.batch)
-        else:
-            error = self._estimated(self.request, {}, every).reshape(self.batch)
-        error = np.where(known, 0.0, error)
-        above = np.count_nonzero(~(error <= self.error_bound))
-        if above:
-            of = f"{self.request.quantity.name} of {self.tree.name!r}"
-            warn(
-                f"{of}: {above} of {error.size} state(s) have an estimated relative error above {self.error_bound:g}, "
-                f"the largest one {np.max(error):.1g}: the mass matrix or the rows are nearly singular there. Check "
-                "small inertias, give joints armature, or drop rows.",
-                kind=of,
-            )
 
     def warn_of_states(
         self,
@@ -184,7 +256,8 @@ class NumpyRequest(BoundRequest):
         known: NDArray[np.bool_] | bool = False,
     ) -> None:
         """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
-        self.warn_of_errors(known)
+        error = self._estimated(self.request, {}, np.ones(self.batch, dtype=bool)).reshape(self.batch)
+        warn_of_errors(self.request, np.where(known, 0.0, error), self.error_bound)
         status: NDArray[np.object_] = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
         status[np.broadcast_to(conflicting, self.batch)] = DynamicsStatus.CONFLICTING
         status[~are_finite([*found.values()], self.batch) & ~np.broadcast_to(known, self.batch)] = DynamicsStatus.FAILED
@@ -194,55 +267,13 @@ class NumpyRequest(BoundRequest):
         """Say how many states have which status that says that they are not solved."""
         warn_of(f"{self.request.quantity.name} of {self.tree.name!r}", Counter(status.ravel()), status.size, advice)
 
-    def _free_motion_error(self, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
-        return self._estimated(request(self.tree, (), FREE_MOTION, payloads=self.request.payloads), given, where)
-
     def _estimated(self, asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
         rcond = rcond_program(asked)
         if rcond is None:
             return np.zeros(np.count_nonzero(where))
-        (found,) = self._interpreted(asked, rcond, given, where, np.float64)
+        (found,) = interpreted(asked, rcond, {**self.values, **given}, where, np.float64)
         with np.errstate(divide="ignore"):
             return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
-
-    def accurate(self, motion: DynamicsProblem, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
-        method = self.request.method
-        if method not in UNCONSTRAINED:
-            method = "kkt" if any(motion.softness) else "pv-early" if is_long(self.request) else ACCURATE
-        asked = replace(self.request, method=method, error_dtype="longdouble")
-        program = solution_program(asked, motion.before is not None)
-        qdd, forces, error = self._interpreted(self.request, program, _moving(motion), where, np.longdouble)
-        return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
-
-    def _interpreted(
-        self, asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
-    ) -> list[Any]:
-        """Run a program at some states, a few at a time: all that it computes stays in memory."""
-        given = {**self.values, **given}
-        columns = []
-        for a in asked.arguments:
-            x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
-            columns.append(
-                np.broadcast_to(x, (*self.batch, *(a.shape or (1,))))[where].reshape(np.count_nonzero(where), a.size)
-            )
-        inputs = np.concatenate([np.zeros((np.count_nonzero(where), 0)), *columns], axis=1).astype(dtype)
-        parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
-
-    def require_independent(self, problem: Problem, G: Matrix) -> None:
-        """Raise `SingularError` if ``G`` has no inverse at some state."""
-        if not (size := problem.n_rows):
-            return
-        rank, _ = independence(problem, G, self.batch)
-        deficient = np.argwhere(rank < size)
-        if len(deficient):
-            first = tuple(deficient[0])
-            where = [int(i) for i in (first if self.places is None else self.places[first])]
-            found = f"{int(rank[first])} at state {where}" if where else f"{int(rank)}"
-            advice = "Drop redundant rows, or use delassus_operator, which solves in the least-squares sense."
-            raise SingularError("constraints", f"{size} independent rows", found, advice)
-        self._growth = np.broadcast_to(1.0 / least_eigenvalue(numbers(G)), self.batch)
 
     def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
         """The same; eigenvalues say which rows are dependent."""
@@ -253,8 +284,6 @@ class NumpyRequest(BoundRequest):
         """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""
         with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
             found = self.results()
-            if self.request.quantity.methods and not self.request.quantity.has_status:
-                self.warn_of_errors()
             out = {}
             outputs = {output.name: output for output in self.request.outputs}
             for name, result in found.items():
@@ -272,6 +301,55 @@ class NumpyRequest(BoundRequest):
                 if output.is_derivative:
                     out[name][self.status == DynamicsStatus.FAILED] = np.nan
         return out
+
+
+class _Solver:
+    """Other solutions of a system of a request on NumPy; see `delassus.accuracy.status.Solver`."""
+
+    def __init__(self, bound: NumpyRequest, motion: DynamicsProblem) -> None:
+        self._bound, self._motion, self.error_bound = bound, motion, bound.error_bound
+
+    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """By the dense saddle point."""
+        bound, found = self._bound, kkt(self._motion)
+        error = np.broadcast_to(numbers(bound.error_of(self._motion, found, kkt)), where.shape)
+        pair = (_vectors(found.qdd, (*where.shape, bound.tree.nv)), found.forces)
+        return pair[0][where], _vectors(pair[1], (*where.shape, self._motion.problem.n_rows))[where], error[where]
+
+    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """In extended precision."""
+        bound, motion = self._bound, self._motion
+        given = {**bound.values, **_moving(motion)}
+        return accurate(bound.request, given, where, motion.before is not None, any(motion.softness))
+
+
+def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
+    return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
+
+
+def accurate(
+    asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_], impact: bool, is_soft: bool
+) -> tuple[Array, Array, Array]:
+    """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
+    method = asked.method
+    if method not in UNCONSTRAINED:
+        method = "kkt" if is_soft else "pv-early" if is_long(asked) else ACCURATE
+    wide = replace(asked, method=method, error_dtype="longdouble")
+    qdd, forces, error = interpreted(asked, solution_program(wide, impact), given, where, np.longdouble)
+    return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
+
+
+def interpreted(
+    asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
+) -> list[Any]:
+    """Run a program at some states, a few at a time: all that it computes stays in memory."""
+    columns, n = [], int(np.count_nonzero(where))
+    for a in asked.arguments:
+        x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
+        columns.append(np.broadcast_to(x, (*where.shape, *(a.shape or (1,))))[where].reshape(n, a.size))
+    inputs = np.concatenate([np.zeros((n, 0)), *columns], axis=1).astype(dtype)
+    parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 def _moving(motion: DynamicsProblem) -> dict[str, Any]:
@@ -294,19 +372,14 @@ def structure_of(asked: Request) -> tuple[tuple[Answer, ...], ...]:
 
 @lru_cache(maxsize=256)
 def may_be_singular(tree: Tree) -> bool:
-    """Whether some joint meets a small part of what it carries, at neutral or at one of a few random configurations."""
+    """Whether the mass matrix is nearly singular, at neutral or at one of a few random configurations."""
     q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
-    still = np.zeros((len(q), tree.nv))
-    bound = NumpyRequest(request(tree, (), FREE_MOTION), {"q": q, "v": still, "tau": still}, (len(q),))
-    problem = bound.problem()
-    body, composite = Articulated(problem), composite_inertias(problem)
-    for i, joint in enumerate(tree.joints):
-        axes = joint.motion_axes
-        carried = diagonal_of(numbers(composite[i].columns(axes))[..., axes, :]) + joint.armature
-        met = diagonal_of(numbers(body.joint_inverse_inertia(i)))[..., axes]
-        if not np.all(np.abs(met * carried) < CERTAIN):
-            return True
-    return False
+    still, asked = np.zeros((len(q), tree.nv)), request(tree, (), FREE_MOTION)
+    if (program := rcond_program(asked)) is None:
+        return False
+    given = {"q": q, "v": still, "tau": still}
+    (rcond,) = interpreted(asked, program, given, np.ones(len(q), dtype=bool), float)
+    return not bool(np.all(rcond * CERTAIN >= 1.0))
 
 
 @lru_cache(maxsize=256)

@@ -97,6 +97,8 @@ class Quantity:
         Whether states repeat its operations until they converge.
     judges_rows : bool
         Whether it says which rows are independent; states at which a program is not certain are solved on NumPy.
+    needs_independent : bool
+        Whether it needs rows that are independent: `SingularError` refuses states at which they are not.
     closes_loops : bool
         Whether its constraints are loops that it keeps closed over a time, by their rows `as_loop`.
     has_springs : bool
@@ -125,6 +127,7 @@ class Quantity:
     is_solution: bool = False
     iterates: bool = False
     judges_rows: bool = False
+    needs_independent: bool = False
     closes_loops: bool = False
     has_springs: bool = False
     states: int = 0

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.status import DynamicsStatus, Resolved
-from delassus.algorithms import rnea
-from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
+from delassus.accuracy.status import DynamicsStatus, Resolved, System
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
-from delassus.algorithms.jacobian import jacobian
+from delassus.constraints import row_slices
 from delassus.frozen import Frozen
-from delassus.quantities.evaluate import NumpyRequest
-from delassus.spatial.numpy_ops import numbers
+from delassus.quantities.direct import system_at
 from delassus.spatial.rotations import Array
 
 
@@ -67,7 +64,7 @@ class ForwardDynamics(Frozen):
     method: str
     iterations: NDArray[np.int_] | None
     residual: Array | None
-    _bound: NumpyRequest
+    _bound: Any
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
@@ -85,29 +82,26 @@ class ForwardDynamics(Frozen):
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        motion = self._bound.motion()
-        return self._whole(numbers(constraint_residual(motion, motion.per_joint(self.qdd))))
+        return self._missed(system_at(self._bound))
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        left, motion = self.constraint_residual(), self._bound.motion()
-        for c, (rows, goal) in enumerate(zip(motion.problem.rows, motion.goals, strict=True)):
-            if goal.compliance is not None:
-                left[..., rows] += numbers(goal.compliance)[..., 0] * self.forces[c]
-        return left
+        system = system_at(self._bound)
+        return self._missed(system) + system.compliance * self._stacked
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        motion = self._bound.motion()
-        needed = rnea.joint_forces(motion, motion.per_joint(self.qdd))
-        residual = numbers(motion.stacked(needed) - motion.stacked(motion.tau))
-        if self.forces:
-            f = np.concatenate(self.forces, axis=-1)
-            residual = residual - np.swapaxes(numbers(jacobian(motion.problem)), -1, -2) @ f[..., None]
-        return self._whole(residual)
+        system = system_at(self._bound)
+        residual = system.M @ self.qdd[..., None] - np.swapaxes(system.J, -1, -2) @ self._stacked[..., None]
+        return np.asarray(residual[..., 0] - system.force)
 
-    def _whole(self, column: Array) -> Array:
-        return np.array(np.broadcast_to(column[..., 0], (*self._bound.batch, column.shape[-2])))
+    def _missed(self, system: System) -> Array:
+        return np.asarray((system.J @ self.qdd[..., None])[..., 0] - system.gamma)
+
+    @property
+    def _stacked(self) -> Array:
+        none = np.zeros((*self.qdd.shape[:-1], 0))
+        return np.concatenate([none, *self.forces], axis=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -172,7 +166,7 @@ class ImpulseDynamics(Frozen):
     rank: NDArray[np.int_]
     redundant_rows: NDArray[np.bool_]
     method: str
-    _bound: NumpyRequest
+    _bound: Any
 
     def __repr__(self) -> str:
         statuses = [status.name for status in DynamicsStatus if np.any(self.status == status)]
@@ -188,33 +182,33 @@ def _report(found: ForwardDynamics | ImpulseDynamics) -> str:
     for status in DynamicsStatus:
         if count := int(np.count_nonzero(found.status == status)):
             lines.append(f"{status.name} at {count} of {n} state(s): {status.text}")
-    problem = found._bound.problem()
-    at = np.count_nonzero(found.redundant_rows.reshape(n, problem.n_rows), axis=0)
-    for c, (constraint, rows) in enumerate(zip(problem.constraints, problem.rows, strict=True)):
+    constraints = found._bound.request.constraints
+    at = np.count_nonzero(found.redundant_rows.reshape(n, found.redundant_rows.shape[-1]), axis=0)
+    for c, (constraint, rows) in enumerate(zip(constraints, row_slices(constraints), strict=True)):
         dependent = [f"{r} (at {k})" if n > 1 else str(r) for r, k in enumerate(at[rows]) if k]
         if dependent:
             lines.append(f"constraint {c}, {constraint!r}: dependent on rows before them: {', '.join(dependent)}")
     return "\n".join(lines)
 
 
-def impulses_found(bound: NumpyRequest, found: dict[str, Array]) -> ImpulseDynamics:
+def impulses_found(bound: Any, found: dict[str, Array]) -> ImpulseDynamics:
     """The result of an impact; its arrays are read-only."""
     _, impulses, status, error, rank, redundant, method, *_ = _fields(bound, bound.resolved[0], bound.request.method)
     return ImpulseDynamics(found["v_next"], impulses, status, error, rank, redundant, method, bound)
 
 
-def solved(bound: NumpyRequest, resolved: Resolved, method: str) -> ForwardDynamics:
+def solved(bound: Any, resolved: Resolved, method: str) -> ForwardDynamics:
     """The result of a method; its arrays are read-only."""
     return ForwardDynamics(*_fields(bound, resolved, method))
 
 
-def differentiated(bound: NumpyRequest, found: dict[str, Array]) -> DynamicsDerivatives:
+def differentiated(bound: Any, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
     return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *(found[name] for name in DERIVATIVES))
 
 
-def _fields(bound: NumpyRequest, resolved: Resolved, method: str) -> tuple[Any, ...]:
-    forces = tuple(np.array(resolved.forces[..., rows]) for rows in bound.problem().rows)
+def _fields(bound: Any, resolved: Resolved, method: str) -> tuple[Any, ...]:
+    forces = tuple([np.array(resolved.forces[..., rows]) for rows in row_slices(bound.request.constraints)])
     i = resolved.iterated
     iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
     found = resolved.status, resolved.error, resolved.rank, resolved.redundant

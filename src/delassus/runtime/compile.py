@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
@@ -17,7 +17,7 @@ from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.options import Constraints, Keywords
 from delassus.quantities.request import Request, request
-from delassus.runtime.any_kernel import AnyKernel
+from delassus.runtime.any_kernel import AnyKernel, the_same
 from delassus.runtime.kernel import Kernel, restored
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ COLUMNS = 32, 15, 18, 39
 def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
     """Kernel of a request, the same one for an equal request; ``reason`` says what a direct call compiles it for."""
     return restored(asked, dtype, None, reason, None)
+
+
+def evaluated(asked: Request) -> Kernel:
+    """Kernel of a request that the evaluator runs, in float64, the same one for an equal request while that lives."""
+    return the_same(Kernel, asked, "float64", host().lanes("float64"), "", None, (), None)
 
 
 @overload
@@ -197,6 +202,10 @@ def compile(  # the public name; the built-in of that name is not used here
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
     return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=wait)
+
+
+compile_at_once = partial(compile, wait=False)
+"""For what starts at once: simulators, environments and controllers of scenes."""
 
 
 def _table() -> str:

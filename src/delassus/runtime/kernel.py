@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from math import prod
+from operator import is_not
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.policy import ACCURATE
-from delassus.accuracy.status import HARMLESS, Resolved, warn_of
+from delassus.accuracy.status import HARMLESS, DynamicsStatus, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
@@ -30,6 +31,7 @@ from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
+from delassus.runtime.helper import HELPED
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
@@ -74,16 +76,18 @@ class Kernel(AnyKernel):
         reason: str = "",
         error_bound: float | None = None,
         tried: tuple[str, ...] = (),
-        wait: bool = True,
+        wait: bool | None = True,
     ) -> None:
+        """``wait``: as of `MachineCode`."""
         self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
         super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.lanes = lanes
         sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
         self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
+        self._few = HELPED // max(1, self.operations.total)  # states that no other thread takes part in
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
-        self._direct = direct_entry(self, _declined)
+        self.entry = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,13 +174,22 @@ class Kernel(AnyKernel):
             asked = True
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
         if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
-            found = self._direct(*arguments) if out is None else self._direct(*arguments, out=out)
+            found = self.entry(*arguments) if out is None else self.entry(*arguments, out=out)
             if found is not NotImplemented:
                 return found
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
+        is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
+        is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
+        if is_alone and is_new and not asked:
+            found = self.entry(*arrays) if out is None else self._direct(*arrays, out=out)
+            if found is not NotImplemented:
+                return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
+        if is_alone and return_status and not return_error and self.has_rcond and self.request.knows_rank:
+            if self.entry(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
+                return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
             more = {"status": run.status if return_status else None, "error": run.error if return_error else None}
@@ -262,9 +275,13 @@ class Kernel(AnyKernel):
         n = prod(batch)
         rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
         if n:
-            code, number = self.code.of(n), number_of(threads, n * self.operations.total, is_helped=True)
+            code, every = self.code.of(n), [*arrays, *results, *rcond]
+            if threads is None and n < self._few:
+                places = [x.__array_interface__["data"][0] for x in every]
+                _span_type(code.address("span"))((ctypes.c_int64 * len(places))(*places), 0, n)
+                return rcond
+            number = number_of(threads, n * self.operations.total, is_helped=True)
             span = _span_type(code.address("span"))
-            every = [*arrays, *results, *rcond]
 
             def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
                 span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)

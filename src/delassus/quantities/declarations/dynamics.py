@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -167,7 +167,7 @@ def forward_dynamics(
         Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
         One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, else ``"ltl"``, and ``"pv-early"`` where
-        its matrices would be long. "auto" of kernels counts operations instead of calls of NumPy: ``"pv-early"``, and
+        its matrices would be long. "auto" of kernels takes what has the fewest operations: ``"pv-early"``, and
         ``"proximal"`` where hard rows of loops are dependent at configurations that close these, or where constraints
         that can be off are some soft, some hard.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
@@ -238,7 +238,7 @@ def forward_dynamics(
     True
     """
     states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
-    bound = bind(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
+    bound: Any = bind(tree, constraints, DYNAMICS, states, chosen, compliance=compliance, **given)
     if isinstance(bound, CompiledRequest) and (tolerance, max_iterations, error_bound) != (None, None, None):
         wanted = "NumPy arrays, or no tolerance, max_iterations or error_bound"
         raise ConfigurationError("arrays", wanted, "others", "Compile a kernel, which takes an error_bound.")
@@ -253,7 +253,8 @@ def forward_dynamics(
         advice = "Leave it out for the default."
         bound.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
     bound.error_bound = check_error_bound(error_bound)
-    return bound.reported(lambda bound, _: solved(bound, bound.resolved[0], bound.request.method))
+    found: ForwardDynamics = bound.reported(lambda bound, _: solved(bound, bound.resolved[0], bound.request.method))
+    return found
 
 
 def dynamics_derivatives(

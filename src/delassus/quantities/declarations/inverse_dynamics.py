@@ -22,11 +22,9 @@ from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.osim import jacobian
 from delassus.quantities.direct import bind
-from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import MOTION, Arrays, Constraints, Motion, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
-from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -308,9 +306,9 @@ def inverse_dynamics(
     motors = "actuated" if motors is None else motors
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, motors=motors, **given)
 
-    def with_status(bound: NumpyRequest, found: dict[str, Array]) -> InverseDynamics:
+    def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:
         rank, f = found["rank"].astype(int), found["forces"]
-        forces = tuple(np.array(f[..., rows]) for rows in bound.problem().rows)
+        forces = tuple(np.array(f[..., rows]) for rows in row_slices(bound.request.constraints))
         J = jacobian(tree, constraints, q, rows=given.get("rows"), placements=given.get("placements"))
         status = _status(bound, found, rank, np.abs(J))
         return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
@@ -318,18 +316,18 @@ def inverse_dynamics(
     return bound.reported(with_status)
 
 
-def _status(bound: NumpyRequest, found: dict[str, Array], rank: NDArray[np.int_], J: Array) -> NDArray[np.object_]:
+def _status(bound: Any, found: dict[str, Array], rank: NDArray[np.int_], J: Array) -> NDArray[np.object_]:
     """Status of each state; residuals are compared with what they are made of, as in `delassus.accuracy.status`.
 
     ``J`` (..., m, nv) holds the sizes of the entries of the rows.
     """
-    problem, f, missing, missed = bound.problem(), *(np.abs(found[name]) for name in _SIZES)
+    f, missing, missed = (np.abs(found[name]) for name in _SIZES)
     v, qdd = (np.abs(bound.values[name]) for name in ("v", "qdd"))
     forces = np.abs(found["tau"]) + missing + (np.swapaxes(J, -1, -2) @ f[..., None])[..., 0]
     products = v * np.max(v, axis=-1, keepdims=True, initial=0.0)
     accelerations = missed + (J @ (qdd + products)[..., None])[..., 0]
-    flags = [1.0 if (flag := problem.flag(k)) is None else numbers(flag) for k in range(len(problem.constraints))]
-    acting = sum((flag * c.size for flag, c in zip(flags, problem.constraints, strict=True)), np.zeros(bound.batch))
+    sizes = np.array([c.size for c in bound.request.constraints], dtype=float)
+    acting = np.broadcast_to(bound.values.get("active", 1.0), (*bound.batch, len(sizes))) @ sizes
     status = np.full(bound.batch, InverseDynamicsStatus.UNIQUE, dtype=object)
     status[rank < acting] = InverseDynamicsStatus.LEAST
     rounding = CONFLICT if bound.request.options.friction is None else WITHIN_FRICTION

@@ -27,7 +27,6 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -234,7 +233,7 @@ def close_loops(
     Each step is the shortest one (rad, m) that closes the gaps to first order, so that from near a closed configuration
     the result is the nearest one but for the square of the distance. Rows may depend on one another. The kernel
     ``ds.compile(tree, constraints, "close_loops", hold=…)`` returns configurations, gaps, 1 where loops are closed, and
-    the rank; 1,000 states and more run in it.
+    the rank.
 
     Parameters
     ----------
@@ -413,7 +412,7 @@ def reduced_dynamics(
     options = {"independent": independent, "output": output, "gravity": gravity, "passive": passive, **given}
     v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
 
-    def with_singularities(bound: NumpyRequest, found: dict[str, Array]) -> ReducedDynamics:
+    def with_singularities(bound: Any, found: dict[str, Array]) -> ReducedDynamics:
         bound.warn_of_states(found, known=found["singularity"] > 1)  # where it names what is singular
         G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
         return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Unpack
 
 from numpy.typing import ArrayLike
@@ -21,7 +22,8 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.direct import bind
+from delassus.quantities.direct import COMPILED_FROM, bind
+from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -43,7 +45,7 @@ def _delassus(bound: BoundRequest) -> list[Matrix]:
 def _osim(bound: BoundRequest) -> list[Matrix]:
     problem = bound.problem()
     G = METHODS[bound.request.method](problem)
-    bound.require_independent(problem, G)
+    bound.require_independent()
     return [bound.ops.factor(G).inverse() if problem.n_rows else G]
 
 
@@ -110,6 +112,7 @@ OSIM = Quantity(
     (Output("Lambda", ("m", "m"), "operational-space inertia matrix (J M^-1 J')^-1", symmetric=True),),
     _osim,
     methods=tuple(NAMED),
+    needs_independent=True,
     inverts_mass=True,
 )
 CONSISTENT_INVERSE = Quantity(
@@ -119,6 +122,7 @@ CONSISTENT_INVERSE = Quantity(
     (Output("Jbar", ("nv", "m"), "dynamically consistent inverse M^-1 J' Lambda of the constraint Jacobian"),),
     _consistent_inverse,
     methods=tuple(NAMED),
+    needs_independent=True,
     inverts_mass=True,
 )
 DELASSUS_PRODUCT = Quantity(
@@ -330,14 +334,14 @@ def delassus_operator(
     True
     """
     bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
-    if not bound.is_compiled:
-        bound.warn_of_errors()
+    bound.run()  # warns where matrices are nearly singular
+    at = NumpyRequest(bound.request, bound.values, bound.batch)
     known = {asked.name: asked for asked in (DELASSUS, DELASSUS_PRODUCT, DELASSUS_SOLUTION, DAMPED_SOLUTION)}
 
     def run(name: str, **arguments: Array) -> Mapping[str, Array]:
         return bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given).run()
 
-    return DelassusOperator(bound.problem(), bound.batch, damping, run, bound.is_compiled)
+    return DelassusOperator(at.problem(), bound.batch, damping, run, prod(bound.batch) >= COMPILED_FROM)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,12 @@ INERTIAL_DERIVATIVES = Quantity(
 )
 
 
+@cache
+def _one(output: str) -> Quantity:
+    """The regressor of one output, the same object each time: its program is kept."""
+    return REGRESSOR.only(output)
+
+
 def regressor(
     tree: Tree,
     q: ArrayLike,
@@ -138,7 +145,7 @@ def regressor(
     >>> bool(np.allclose(Y @ arm.inertial_parameters.ravel(), ds.inverse_dynamics(arm, q, v, qdd)))
     True
     """
-    asked = REGRESSOR if outputs is None else REGRESSOR.only(outputs)
+    asked = REGRESSOR if outputs is None else _one(outputs) if isinstance(outputs, str) else REGRESSOR.only(outputs)
     found = bind(tree, (), asked, {"q": q, "v": v, "qdd": qdd}, gravity=gravity).run()
     names = [o.name for o in asked.outputs]
     return found[outputs] if isinstance(outputs, str) else named_tuple(*names)(*(found[name] for name in names))

@@ -194,7 +194,7 @@ def sensors(
     ((100, 3), (100, 3))
     """
     states, method = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
-    bound = bind(tree, constraints, SENSORS, states, method, compliance=compliance, sensors=sensors, **given)
+    bound: Any = bind(tree, constraints, SENSORS, states, method, compliance=compliance, sensors=sensors, **given)
     if error_bound is not None:
         bound.error_bound = check_error_bound(error_bound)
     found, at, out = bound.run()["sensors"], 0, dict[str, Array]()

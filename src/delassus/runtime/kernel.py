@@ -183,7 +183,7 @@ class Kernel(AnyKernel):
         is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
         is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
         if is_alone and is_new and not asked:
-            found = self.entry(*arrays) if out is None else self._direct(*arrays, out=out)
+            found = self.entry(*arrays) if out is None else self.entry(*arrays, out=out)
             if found is not NotImplemented:
                 return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)

@@ -16,7 +16,7 @@ from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
-from delassus.compiler.evaluator import Evaluated, laid_out
+from delassus.compiler.evaluator import Evaluated, laid_out, machine
 from delassus.compiler.jit import compile as runtime_loops
 from delassus.compiler.jit.compile import Bound, compiled, inlined
 from delassus.compiler.jit.memory import call_at

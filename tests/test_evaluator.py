@@ -1,9 +1,10 @@
-"""The evaluator of programs, to the bit beside the interpreter that defines what operations mean."""
+"""The evaluator of programs and machine code, to the bit beside the interpreter that defines what operations mean."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,33 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from internals import Evaluated, TraceOps, laid_out
-from programs import HAS_FMA, at_a_wall, graphs, plain_program, reference, same, table_of_operations
+from internals import TraceOps, passes
+from programs import HAS_FMA, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
 from tools import traced
 
 DTYPES = ("float64", "float32")
 
 pytestmark = pytest.mark.skipif(not HAS_FMA, reason="no fused multiply-add on this machine")
-
-
-class Runs:
-    """A program by the evaluator, as a function of arrays of its arguments (n, …)."""
-
-    def __init__(self, program, dtype):
-        self.program, self.dtype = program, np.dtype(dtype)
-        sizes = tuple(x.size for x in (*program.arguments, *program.results))
-        self.evaluated = Evaluated(laid_out(program), sizes, len(program.arguments), dtype)
-        kinds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        self.span = ctypes.CFUNCTYPE(None, *kinds)(self.evaluated.address("span"))
-
-    def __call__(self, *arguments, first=0, n=None, behind=False):
-        given = [at_a_wall(np.ascontiguousarray(x, self.dtype), behind) for x in arguments]
-        states = len(given[0])
-        found = [at_a_wall(np.full((states, *r.shape), 77, self.dtype), behind) for r in self.program.results]
-        places = (ctypes.c_int64 * len([*given, *found]))(*(x.ctypes.data for x in (*given, *found)))
-        self.span(places, first, states - first if n is None else n)
-        return found
 
 
 def some_numbers(dtype):
@@ -137,3 +119,141 @@ def test_robots(what, dtype):
         same(run(*(z[5:6] for z in given))[k], x[5:6])
     for x, y in zip(found, compiled, strict=False):
         same(x[solved], np.asarray(y)[solved])
+
+
+# -- machine code ------------------------------------------------------------------------------------------------------
+
+
+def of_operations():
+    """All of them, at special values."""
+    _, graph, x = table_of_operations()
+    return plain_program(graph, 3), [x[::5]]
+
+
+def of_products():
+    """One that many sums take, but not rounded with them."""
+    ops = TraceOps()
+    x, y, *others = ops.vector(2 + 2 * passes.MOST_USES)
+    product = x * y
+    made = [ops.number(product + z) for z in others[::2]] + [ops.number(z - product) for z in others[1::2]]
+    program = plain_program(passes.fuse(ops.graph([made])), 2 + len(others))
+    assert (program.graph.count().mul, program.graph.count().fma) == (1, 0)
+    return program, [np.random.default_rng(0).normal(size=(200, 2 + len(others)))]
+
+
+def of_an_arm():
+    """Its dynamics, one end held."""
+    arm = ds.mechanisms.chain(2)
+    rng = np.random.default_rng(0)
+    return traced(arm, [ds.Point("link2")], "dynamics"), [arm.random(rng, batch=33), *rng.normal(size=(2, 33, 2))]
+
+
+def of_loops():
+    """Stages, loops and calls."""
+    return program_of(random_calls(3)), [states(37)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("make", [of_operations, of_products, of_an_arm, of_loops])
+def test_lanes_and_levels(make, dtype):
+    """Of machine code: whatever LLVM does, it rounds as programs say."""
+    program, x = make()
+    with np.errstate(over="ignore"):
+        x = [y.astype(dtype) for y in x]
+    wanted = reference(program, *x)
+    for lanes, level in itertools.product((1, 4, 8, 16), (0, 3)):
+        for y, right in zip(by_llvm(program, dtype, lanes, level)(*x), wanted, strict=True):
+            same(y, right)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fused_operations(dtype):
+    """Of numbers of all sizes, denormal ones too, of those that cancel, and of those that end near half way of two."""
+    ops, rng, n = TraceOps(), np.random.default_rng(0), 4000
+    x, y, z = ops.vector(3)
+    made = [ops.number(x * y + z), ops.number(x * y - z), ops.number(z - x * y)]
+    program = plain_program(passes.fuse(ops.graph([made])), 3)
+    assert program.graph.count().fma == 3
+    info = np.finfo(dtype)
+    exponents = rng.integers(info.minexp - info.nmant, info.maxexp, (n, 3))
+    with np.errstate(all="ignore"):
+        given = np.ldexp(rng.uniform(-1, 1, (n, 3)), exponents).astype(dtype)
+        near = given[: n // 2, 0] * given[: n // 2, 1]
+        given[: n // 2, 2] = -near * (1 + rng.integers(-2, 3, n // 2) * info.eps).astype(dtype)
+    a, m = rng.integers(1, 50, (2, n // 4)) * info.eps
+    given[-len(a) :] = np.stack([(1 + a) * info.eps / 2, rng.choice((-1, 1), len(a)) * (1 - a), 1 + m], axis=-1)
+    wanted = reference(program, given)[0]
+    assert 0.2 * n < np.isfinite(wanted[:, 0]).sum()
+    same(Runs(program, dtype)(given)[0], wanted)
+
+
+def test_constants_are_folded_as_machines_compute_them():
+    """Sines and cosines too, which the C library rounds otherwise."""
+    angles = np.random.default_rng(0).uniform(-9.0, 9.0, 300)
+    ops = TraceOps()
+    known = [f(a) for a in angles.tolist() for f in (ops.sin, ops.cos)]
+    given = [f(x) for x in ops.vector(len(angles)) for f in (ops.sin, ops.cos)]
+    program = plain_program(ops.graph([[*map(ops.number, known), *map(ops.number, given)]]), len(angles))
+    (found,) = Runs(program, "float64")(angles[None])
+    folded, computed = np.split(found[0], 2)
+    assert (folded != np.stack([np.vectorize(math.sin)(angles), np.vectorize(math.cos)(angles)], -1).ravel()).any()
+    same(folded, computed)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def thousand_steps(evaluated):
+    """Positions and velocities of a box, an arm that floats, and a ladder, which fall and lie on the floor."""
+    robots = {
+        "box": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)),
+        "arm": ds.mechanisms.chain(3, root="floating"),
+        "ladder": ds.mechanisms.ladder(2),
+    }
+    shapes = {"box/body": ds.contact.Box(0.2, 0.3, 0.1), "arm/link1": ds.contact.Sphere(0.1),
+              "arm/link3": ds.contact.Sphere(0.1), "world": ds.contact.HalfSpace()}  # fmt: skip
+    scene = ds.Scene(robots, [ds.contact.Collider(link, shape, friction=0.5) for link, shape in shapes.items()])
+    q, turn = scene.tree.neutral(), np.array([0.2, -0.1, 0.3, 0.9])
+    q[:7], q[7:10] = [0.0, 2.0, 0.3, *turn / np.linalg.norm(turn)], [2.0, 0.0, 1.2]
+    with pytest.MonkeyPatch.context() as patch:
+        kept = []
+
+        def address(kernel, states):
+            run = Runs(kernel.program(), "float64")
+            kinds = [ctypes.c_void_p] * len((*run.program.arguments, *run.program.results))
+            kept.append(
+                ctypes.CFUNCTYPE(None, ctypes.c_int64, *kinds)(
+                    lambda n, *places: run.span((ctypes.c_int64 * len(places))(*places), 0, n)
+                )
+            )
+            return ctypes.cast(kept[-1], ctypes.c_void_p).value
+
+        if evaluated:
+            patch.setattr(ds.Kernel, "address", address)
+        sim = ds.Simulator(scene, q0=q, v0=np.full(scene.tree.nv, 0.1), dt=1e-3)
+        found = []
+        for _ in range(1000):
+            sim.step()
+            found.append(np.concatenate([sim.q, sim.v]))
+        assert bool(kept) == evaluated and len(sim.impulses) > 3
+    return np.array(found)
+
+
+@pytest.mark.slow
+def test_a_thousand_steps():
+    """Of a simulator: falls, impacts, loops, sliding and rest, with kernels of either machine."""
+    same(thousand_steps(evaluated=True), thousand_steps(evaluated=False))
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_of_a_kernel(monkeypatch):
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1), friction=0.4), "contact_step")
+    start = np.tile([0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0], (9, 1)), np.random.default_rng(0).normal(size=(9, 6))
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        found.append(ds.rollout(step, *start, np.zeros((1000, 9, 6)), 1e-3, time_axis=0))
+    assert (found[0][0][-1, :, 2] < 0.11).all()
+    for x, y in zip(*found, strict=True):
+        same(x, y)

@@ -25,7 +25,7 @@ from functools import cache
 import numpy as np
 
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.cpu import Code, host, object_code, versions
+from delassus.compiler.machine.cpu import Code, Host, host, object_code, versions
 from delassus.compiler.program.instructions import WIDTH, Control, instructions
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.operations import EMIT
@@ -431,10 +431,9 @@ class _Machine:
 
 
 @cache
-def _copies(dtype: str) -> tuple[bytes, list[tuple[Code, int]]]:
+def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[Code, int]]]:
     """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
     scalar = "double" if dtype == "float64" else "float"
-    this = host()
     text = machine(scalar, this.lanes(dtype), this.has_fma)
     processor = f"{this.triple} {this.cpu} {this.features}"
     key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
@@ -469,7 +468,7 @@ class Evaluated:
             Field.ARRAYS: len(sizes), Field.ARGUMENTS: n_arguments, Field.MOST_STATES: states,
         }  # fmt: skip
         self._record = np.array([fields[field] for field in Field], dtype=np.int64)
-        content, self._free = _copies(dtype)
+        content, self._free = _copies(dtype, host())
         if not self._free:
             copy = Code(content)
             self._free += [(copy, k) for k in range(PROGRAMS)]

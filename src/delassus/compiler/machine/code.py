@@ -48,7 +48,7 @@ MODE = "DELASSUS_COMPILE"
 """Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
 
 MODES = "wait", "background", "never"
-"""Calls wait; they are answered by the evaluator until machine code is there; there is none but what is cached."""
+"""Calls wait; they are answered by the evaluator until machine code is there; they are answered by it alone."""
 
 
 def mode(wait: bool) -> str:
@@ -132,16 +132,15 @@ class MachineCode(KnownProgram):
         return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
 
     def _meanwhile(self, by_lanes: bool, how: str) -> Code | Evaluated:
-        """What runs until there is machine code, which is asked for once, unless it is in the cache."""
-        if self._asking[by_lanes] != os.getpid():
+        """What runs until there is machine code, which is asked for once a process, unless it is in the cache."""
+        if how == "background" and self._asking[by_lanes] != os.getpid():
             self._asking[by_lanes] = os.getpid()
             lanes = self.lanes if by_lanes else 1
             found = disk.load(key_of(self._asked, self._dtype, lanes))
             if found is not None:
                 return self._taken(by_lanes, found)
-            if how == "background":
-                make = partial(object_code_of, self._asked, self._dtype, lanes)
-                maker().ask(Job(make, partial(self._made_elsewhere, by_lanes)))
+            make = partial(object_code_of, self._asked, self._dtype, lanes)
+            maker().ask(Job(make, partial(self._made_elsewhere, by_lanes)))
         evaluated = self._evaluator()
         self.spans[by_lanes] = evaluated.address("span")
         if (code := self._codes[by_lanes]) is not None:  # it came meanwhile
@@ -179,7 +178,7 @@ class MachineCode(KnownProgram):
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)
-        self.spans[by_lanes] = made.address("span")
+        self.spans[by_lanes], _ = map(made.address, ("span", "batch"))  # later, nobody waits for LLVM's lock
         if all(self._codes) or self.lanes == 1:
             self._program = None
         return made

@@ -67,11 +67,11 @@ def _target(cpu: Host, level: int = LEVEL) -> Any:
     return target.create_target_machine(cpu=cpu.cpu, features=cpu.features, opt=level, reloc="pic", codemodel="small")
 
 
-def object_code(assembly: str, cpu: Host | None = None) -> bytes:
-    """Compile LLVM assembly, for this processor if none is given."""
+def object_code(assembly: str, cpu: Host | None = None, level: int = LEVEL) -> bytes:
+    """Compile LLVM assembly, for this processor if none is given; ``level`` is the code generator's."""
     import llvmlite.binding as llvm
 
-    target = _target(cpu or host())
+    target = _target(cpu or host(), level)
     module = llvm.parse_assembly(assembly)
     module.verify()
     with _by_parts():

@@ -66,7 +66,6 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
     for b in range(bodies.at.size):
         t, placed, before = bounces.times[b], is_placed(data, b), bounces.base[b]
         some, robots = some or placed, robots or (placed and b >= model.free[1])
-        bounces.spans[b] = t - before if placed else 0.0
         for c in range(bodies.first[b], bodies.first[b + 1]):
             state.after[c], state.shift[c] = state.target[c], 0.0
             if placed:
@@ -74,6 +73,8 @@ def place_struck(model: Model, data: Data, options: Options) -> None:
                 state.shift[c] = bounces.late[c] + before * state.target[c] - 0.5 * t * t * acceleration
     if not some:
         return
+    for b in range(bodies.at.size):
+        bounces.spans[b] = bounces.times[b] - bounces.base[b] if is_placed(data, b) else 0.0
     if robots:
         update_positions(model.updates)
     if model.free[1] > 0:

@@ -217,6 +217,11 @@ def arity(op: int) -> int:
     return _ARITY[op]
 
 
+def _or_library(own: float, function: Callable[[float], float], x: float) -> float:
+    """A sine or cosine; by the library beyond the angles of ours, as structure is judged by numbers of any size."""
+    return function(x) if math.isnan(own) else own
+
+
 NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
     {
         Op.ADD: operator.add,
@@ -225,8 +230,8 @@ NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
         Op.DIVIDE: operator.truediv,
         Op.NEGATE: operator.neg,
         Op.SQRT: math.sqrt,
-        Op.SIN: lambda x: sincos_of(x)[0],
-        Op.COS: lambda x: sincos_of(x)[1],
+        Op.SIN: lambda x: _or_library(sincos_of(x)[0], math.sin, x),
+        Op.COS: lambda x: _or_library(sincos_of(x)[1], math.cos, x),
         Op.COPYSIGN: lambda x, y: math.copysign(x, 1.0 if math.isnan(y) else y),
         Op.MIN: lambda x, y: y if y < x or math.isnan(x) else x,
         Op.MAX: lambda x, y: y if y > x or math.isnan(x) else x,

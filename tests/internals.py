@@ -18,7 +18,7 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
 from delassus.compiler.evaluator import Evaluated, laid_out, machine
 from delassus.compiler.jit import compile as runtime_loops
-from delassus.compiler.jit.compile import Bound, compiled, inlined
+from delassus.compiler.jit.compile import Bound, compiled, compiled_for, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import code
 from delassus.compiler.machine import ptx as ptx_module

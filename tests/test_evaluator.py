@@ -5,6 +5,14 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import os
+import pickle
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.errors import ConfigurationError
 from internals import TraceOps, passes
 from programs import HAS_FMA, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
@@ -200,6 +210,44 @@ def test_constants_are_folded_as_machines_compute_them():
     same(folded, computed)
 
 
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_thousand_steps(monkeypatch):
+    """Of a simulator, by the evaluator and by machine code: a box, an arm and a ladder fall, hit, slide and lie."""
+    robots = {
+        "box": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)),
+        "arm": ds.mechanisms.chain(3, root="floating"),
+        "ladder": ds.mechanisms.ladder(2),
+    }
+    shapes = {"box/body": Box(0.2, 0.3, 0.1), "arm/link1": Sphere(0.1), "arm/link3": Sphere(0.1), "world": HalfSpace()}
+    scene = ds.Scene(robots, [Collider(link, shape, friction=0.5) for link, shape in shapes.items()])
+    q, turn = scene.tree.neutral(), np.array([0.2, -0.1, 0.3, 0.9])
+    q[:7], q[7:10] = [0.0, 2.0, 0.3, *turn / np.linalg.norm(turn)], [2.0, 0.0, 1.2]
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        sim = ds.Simulator(scene, q0=q, v0=np.full(scene.tree.nv, 0.1), dt=1e-3)
+        found.append(np.array(run_of(sim, 1000)))
+        assert len(sim.impulses) > 3
+    same(*found)
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_of_a_kernel(monkeypatch):
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1), friction=0.4), "contact_step")
+    start = np.tile([0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0], (9, 1)), np.random.default_rng(0).normal(size=(9, 6))
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        found.append(ds.rollout(step, *start, np.zeros((1000, 9, 6)), 1e-3, time_axis=0))
+    assert (found[0][0][-1, :, 2] < 0.11).all()
+    for x, y in zip(*found, strict=True):
+        same(x, y)
+
+
 def test_programs_that_are_garbage_together():
     """All that a copy of the machine has room for, in a circle: their places are free again, and hold others."""
     program = plain_program(table_of_operations()[1], 3)
@@ -209,3 +257,110 @@ def test_programs_that_are_garbage_together():
         del circle
         gc.collect()
     test_every_operation("float64")
+
+
+# -- machine code that takes over -------------------------------------------------------------------------------------
+
+
+def falling():
+    """A pendulum of two links beside a ball, both over the ground, and the states of a run of so many steps."""
+    arm, ball = ds.mechanisms.pendulum(2), ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
+    shapes = [Collider("arm/rod2", Sphere(0.1), (0, 0, -0.5), restitution=0.5), Collider("ball/body", Sphere(0.1))]
+    scene = ds.Scene({"arm": arm, "ball": ball}, [*shapes, Collider("world", HalfSpace(), (0, 0, -1.2))])
+    start = scene.configuration(arm=[0.3, -0.2], ball=[0.5, 0, -0.8, 0, 0, 0, 1])
+    return ds.Simulator(scene, q0=start, v0=np.r_[0.5, 1.0, 0.2, np.zeros(5)], dt=2e-3)
+
+
+def run_of(sim, steps):
+    """States after each of so many steps."""
+    states = []
+    for _ in range(steps):
+        sim.step()
+        states.append(np.concatenate([sim.q, sim.v]))
+    return states
+
+
+def asked(monkeypatch, *functions):
+    """What is asked for machine code in the background from now on by modules of these functions, in order."""
+    jobs = []
+    for function in functions:
+        monkeypatch.setitem(function.__globals__, "maker", lambda: SimpleNamespace(ask=jobs.append))
+    return jobs
+
+
+@pytest.mark.slow
+def test_scenes_go_the_same_way_while_machine_code_takes_over(tmp_path, monkeypatch, one_lane):
+    """By the evaluator and quickly made code, by machine code, and from the one to the other in the midst of a run."""
+    sim, shared = falling(), os.environ["DELASSUS_CACHE"]
+    steps, kernel = sim._steps, next(iter(sim._steps._kernels.values()))
+    monkeypatch.setenv("DELASSUS_COMPILE", "wait")
+    wanted = run_of(falling(), 200)
+    monkeypatch.setattr(steps._run.__globals__["run"], "_made", {})
+    jobs = asked(monkeypatch, kernel.code.of, type(steps._steps._machine)._take)
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    monkeypatch.setenv("DELASSUS_COMPILE", "background")
+    slow, sim = falling(), falling()
+    same(np.array(run_of(slow, 200)), np.array(wanted))
+    assert len(jobs) == 9  # two simulators, of four kernels each, and their steps
+    found = run_of(sim, 100)
+    monkeypatch.setenv("DELASSUS_CACHE", shared)
+    for job in jobs:
+        job.done(pickle.loads(pickle.dumps(job.make))())
+    same(np.array(found + run_of(sim, 100)), np.array(wanted))
+    assert len(sim._steps._steps._machine._codes) == 2
+
+
+SCRIPT = """
+import os, signal, time
+import numpy as np
+import delassus as ds
+robot = ds.mechanisms.humanoid()
+kernel = ds.compile(robot, [ds.Weld("left_foot")], "dynamics", wait=False)
+given = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
+before, process = kernel(*given), kernel.code.of.__globals__["maker"]()
+while process._process is None:
+    time.sleep(0.01)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(10)
+except KeyboardInterrupt:
+    assert process._process.poll() is None
+child = os.fork()
+if child == 0:  # asks again, another process
+    same = np.array_equal(kernel(*given)[0], before[0])
+    other = ds.compile(robot, (), "bias_force", wait=False)
+    other(*given[:2])
+    os._exit(0 if same and kernel.code.of.__globals__["maker"]() is not process else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(process._process.pid)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_processes_end_while_another_one_compiles_for_them(tmp_path):
+    """It does not see Ctrl-C, is not that of a forked child, and ends with the process that it compiles for."""
+    setting = os.environ | {"DELASSUS_CACHE": str(tmp_path), "DELASSUS_COMPILE": "background"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=setting, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and not re.search("Traceback|Warning", done.stderr), done
+    with pytest.raises(ProcessLookupError):
+        for _ in range(1000):  # it is killed, and may not have ended
+            os.kill(int(done.stdout), 0)
+            time.sleep(0.01)
+
+
+def test_the_environment_says_who_waits(monkeypatch, one_lane):
+    arm = replace(ds.mechanisms.pendulum(1), gravity=(0.0, 0.1, -9.0))  # no other test has its programs
+    kernels = [ds.compile(arm, (), "bias_force", wait=wait) for wait in (True, False, True)]
+    jobs = asked(monkeypatch, kernels[0].code.of)
+    given, found = (arm.random(0), np.ones(1)), []
+    for kernel, mode in zip(kernels, ("never", "background", "wait"), strict=True):
+        monkeypatch.setenv("DELASSUS_COMPILE", mode)
+        found.append(kernel(*given))
+        assert (len(jobs), any(kernel.code._codes)) == (mode != "never", mode == "wait")
+    same(*found[:2])
+    same(*found[1:])
+    monkeypatch.setenv("DELASSUS_COMPILE", "later")
+    kernel = ds.compile(arm, (), "energies")
+    with pytest.raises(ConfigurationError, match="DELASSUS_COMPILE: expected 'wait' or 'background' or 'never'"):
+        kernel(*given)

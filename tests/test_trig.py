@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import platform
 
 import mpmath
@@ -291,6 +292,21 @@ def test_the_interpreter_has_the_same_sines_and_cosines(scalar):
     x = x.astype(DTYPE[scalar])
     for of_arrays, of_machine in zip((trig.sine(x), trig.cosine(x)), compiled(4, scalar, has_fma=True)(x), strict=True):
         same(of_arrays, of_machine)
+
+
+def test_single_numbers_have_the_sines_and_fused_products_of_arrays():
+    """To the bit, also of zeros of both signs, one after the other."""
+    rng = np.random.default_rng(6)
+    x = np.concatenate(
+        [near_quarter_turns(500, np.float64), logarithmic(rng, 500, 1e-300, 1e9), rng.uniform(-4, 4, 500)]
+    )
+    x = np.append(x, [0.0, -0.0, 0.0, np.nan, np.inf, -np.inf])
+    same(np.array([trig.sincos_of(number) for number in x.tolist()]).T, np.array([trig.sine(x), trig.cosine(x)]))
+    special = [0.0, -0.0, 1.0, -3.0, 5e-324, -5e-324, 1e-160, 1e-308, 1e160, -1.7e308, np.inf, -np.inf, np.nan]
+    some = np.array(list(itertools.product(special, repeat=3)) + rng.integers(0, 2**63, (2000, 3)).view(float).tolist())
+    with np.errstate(over="ignore"):
+        some[-1000:, 2] = -(some[-1000:, 0] * some[-1000:, 1])
+    same(np.array([trig.fused_number(*numbers) for numbers in some.tolist()]), trig.fused(*some.T))
 
 
 @pytest.mark.skipif(not X86, reason="reads the assembly of x86")

@@ -53,8 +53,8 @@ class Field(IntEnum):
 TOGETHER = 4
 """Vectors of a row that an instruction of ``many`` takes at a time."""
 
-BLOCK = 128
-"""States of a block at most."""
+BLOCK = 64
+"""States of a block at most: of more, values leave the first-level cache; of fewer, decoding takes longer."""
 
 WORKSPACE = 1 << 21
 """Bytes of a workspace at most, which is on the stack; of a program that is longer, blocks are smaller."""

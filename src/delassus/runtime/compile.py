@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
@@ -202,6 +202,10 @@ def compile(  # the public name; the built-in of that name is not used here
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
     return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=wait)
+
+
+compile_at_once = partial(compile, wait=False)
+"""For what starts at once: simulators, environments and controllers of scenes."""
 
 
 def _table() -> str:

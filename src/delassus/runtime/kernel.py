@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from math import prod
+from operator import is_not
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.policy import ACCURATE
-from delassus.accuracy.status import HARMLESS, Resolved, warn_of
+from delassus.accuracy.status import HARMLESS, DynamicsStatus, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
@@ -179,7 +180,16 @@ class Kernel(AnyKernel):
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
+        is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
+        is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
+        if is_alone and is_new and not asked:
+            found = self.entry(*arrays) if out is None else self.entry(*arrays, out=out)
+            if found is not NotImplemented:
+                return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
+        if is_alone and return_status and not return_error and self.has_rcond and self.request.knows_rank:
+            if self.entry(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
+                return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
             more = {"status": run.status if return_status else None, "error": run.error if return_error else None}

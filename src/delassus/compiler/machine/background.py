@@ -49,7 +49,7 @@ class Maker:
         if self._process is not None:
             with suppress(OSError):
                 self._process.kill()
-                self._process.wait()
+                self._process.wait()  # it may be writing to the cache
 
     def _work(self) -> None:
         while True:

@@ -65,6 +65,20 @@ def mode(wait: bool) -> str:
     return asked or ("wait" if wait else "background")
 
 
+@contextmanager
+def waiting() -> Iterator[None]:
+    """All calls wait for machine code meanwhile, for times of it."""
+    before = os.environ.get(MODE)
+    os.environ[MODE] = "wait"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(MODE, None)
+        else:
+            os.environ[MODE] = before
+
+
 class KnownProgram:
     """What is known of the program of a request: made when that is first asked for, and kept in the cache.
 
@@ -95,7 +109,7 @@ class KnownProgram:
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
-        with _garbage_left():
+        with garbage_left():
             self._program = make_program(self._asked, dtype=self._dtype)
         return self._program
 
@@ -153,6 +167,11 @@ class MachineCode(KnownProgram):
         with one_at_a_time():
             self._taken(by_lanes, made)
 
+    def place(self, states: int) -> int:
+        """Address of the address of ``span`` for so many states: that of machine code as soon as there is some."""
+        self.of(states)
+        return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
+
     def compiled(self, states: int) -> Code:
         """Machine code for so many states: functions ``batch`` and ``span``."""
         by_lanes = states >= self.lanes
@@ -177,12 +196,12 @@ class MachineCode(KnownProgram):
 
     def _laid_out(self) -> bytes:
         program = self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             return laid_out(program)
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)
-        self.spans[by_lanes] = made.address("span")
+        self.spans[by_lanes], _ = map(made.address, ("span", "batch"))  # later, nobody waits for LLVM's lock
         if all(self._codes) or self.lanes == 1:
             self._program = None
         return made
@@ -194,7 +213,7 @@ class MachineCode(KnownProgram):
 
     def _objects(self, lanes: int) -> bytes:
         cpu, program = host(), self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
 
@@ -219,7 +238,7 @@ class DeviceCode(KnownProgram):
         from delassus.compiler.machine.ptx import device_module, ptx
 
         program = self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             return ptx(device_module(program, self._scalar), architecture).encode()
 
 
@@ -241,7 +260,7 @@ def _key(asked: Request, dtype: str, **machine: str | int) -> str:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
+def garbage_left() -> Iterator[None]:
     """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
     if not gc.isenabled():  # by whoever calls, or on another thread that compiles
         yield

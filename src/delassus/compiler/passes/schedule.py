@@ -22,27 +22,37 @@ def schedule(graph: Graph) -> Graph:
 
     A value is then made shortly before it is first used.
     """
-    operands = [(a, b, c)[: arity(op)] for op, a, b, c in graph.nodes()]
+    operands: list[tuple[int, ...]] = []
     need: list[int] = []  # registers for each node as if the graph were a tree
-    for of_node in operands:
-        below = sorted((need[x] for x in of_node), reverse=True)
-        need.append(max(1, *(n + i for i, n in enumerate(below))) if below else 0)
+    for op, a, b, c in graph.nodes():
+        n = arity(op)
+        operands.append((a, b, c)[:n])
+        if n == 2:
+            x, y = need[a], need[b]
+            need.append(max(1, x + 1 if x == y else max(x, y)))
+        else:
+            below = sorted((need[x] for x in operands[-1]), reverse=True)
+            need.append(max(1, *(own + i for i, own in enumerate(below))) if below else 0)
     done = [False] * len(graph)
     order: list[int] = []
     for root in graph.flat_outputs():
-        stack = [(root, False)]
+        stack = [root]
         while stack:
-            k, ready = stack.pop()
-            if done[k]:
+            k = stack.pop()
+            if k < 0:  # its operands are made
+                k = ~k
+            elif done[k]:
                 continue
-            if ready or not operands[k]:
+            else:
+                waiting = [x for x in operands[k] if not done[x]]
+                if waiting:
+                    waiting.sort(key=need.__getitem__)  # the last pushed is made first
+                    stack.append(~k)
+                    stack += waiting
+                    continue
+            if not done[k]:
                 done[k] = True
                 order.append(k)
-                continue
-            stack.append((k, True))
-            waiting = [x for x in operands[k] if not done[x]]
-            waiting.sort(key=need.__getitem__)  # the last pushed is made first
-            stack.extend((x, False) for x in waiting)
     return reorder(graph, order)
 
 

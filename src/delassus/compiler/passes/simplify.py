@@ -11,12 +11,13 @@ A trace shares equal nodes, folds known numbers and drops zeros as it is made: n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 
 from delassus.compiler.passes.schedule import reorder, schedule
 from delassus.spatial.trace.graph import Builder, Graph
-from delassus.spatial.trace.operations import Op, arity
+from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import ADD, CONSTANT, DIVIDE, INPUT, MULTIPLY, NEGATE, SUBTRACT
 
 Rule = Callable[[Builder, int, list[int]], int | None]
@@ -26,17 +27,16 @@ Rule = Callable[[Builder, int, list[int]], int | None]
 def rewrite(graph: Graph, rule: Rule, kinds: Collection[int]) -> Graph:
     """Rebuild a graph, each operation of these kinds as the rule has it; equal nodes are made once."""
     build, numbers = Builder(), graph.value.tolist()
+    node = build.node
     new = [-1] * (len(graph) + 1)  # the last entry stands for "no operand"
     for k, (op, a, b, c) in enumerate(graph.nodes()):
         made: int | None
         if op == INPUT:
-            made = build.node(op, a)
+            made = node(op, a)
         elif op == CONSTANT:
             made = build.constant(numbers[k])
-        else:
-            made = rule(build, k, new) if op in kinds else None
-            if made is None:
-                made = build.node(op, new[a], new[b], new[c])
+        elif op not in kinds or (made := rule(build, k, new)) is None:
+            made = node(op, new[a], new[b], new[c])
         new[k] = made
     table = np.array(new, dtype=np.int64)
     return build.graph([table[group] for group in graph.outputs])
@@ -73,6 +73,10 @@ def share_reciprocals(graph: Graph) -> Graph:
     return rewrite(graph, rule, {Op.DIVIDE}) if (graph.op == Op.DIVIDE).any() else graph
 
 
+SIGNED, NEGATED = frozenset({NEGATE, CONSTANT}), frozenset({NEGATE})
+"""Kinds of operands whose sign products, and sums, may take."""
+
+
 def fold_signs(graph: Graph) -> Graph:
     """Move negations out of products, where they cancel, and into sums, where they cost nothing."""
     nodes = graph.nodes()
@@ -89,6 +93,10 @@ def fold_signs(graph: Graph) -> Graph:
     def rule(build: Builder, k: int, new: list[int]) -> int | None:
         op, a, b, _ = nodes[k]
         x, y = new[a], new[b]
+        if op != NEGATE:
+            signs = SIGNED if op in (MULTIPLY, DIVIDE) else NEGATED
+            if build.nodes[x][0] not in signs and build.nodes[y][0] not in signs:
+                return None
         if op in (MULTIPLY, DIVIDE):
             (x, first), (y, second) = positive(build, x), positive(build, y)
             product = build.node(op, x, y)
@@ -156,38 +164,42 @@ def fuse(graph: Graph) -> Graph:
     A product that only one sum takes is fused with that sum; of two such products of a sum, the first one is. Then so
     are products all of whose uses are sums that fuse nothing else: they are multiplied anew in each.
     """
-    nodes, users = graph.nodes(), dict[int, list[int]]()
-    kept = set(graph.flat_outputs())
-    for k in np.flatnonzero(graph.reachable(kept)).tolist():
-        op, *operands = nodes[k]
-        if op >= ADD:
-            for x in operands[: arity(op)]:
-                users.setdefault(x, []).append(k)
-    products = {x: of_x for x, of_x in users.items() if nodes[x][0] == MULTIPLY and x not in kept}
-    fused: dict[int, int] = {}  # of a sum the product that it takes
-    for product in sorted(x for x, of_x in products.items() if len(of_x) == 1):
-        (user,) = products[product]
-        if nodes[user][0] in (ADD, SUBTRACT):
-            first = nodes[user][1]
-            is_second = first != product and len(products.get(first, ())) == 1
-            if not is_second:
-                fused[user] = product
-    for product, of_product in products.items():
-        if 1 < len(of_product) <= MOST_USES and all(
-            nodes[user][0] in (ADD, SUBTRACT) and nodes[user][1] != nodes[user][2] and user not in fused
-            for user in of_product
-        ):
-            fused |= dict.fromkeys(of_product, product)
+    kept = graph.flat_outputs()
+    op, first, second = graph.op, graph.a, graph.b
+    used = np.flatnonzero(graph.reachable(kept) & (op >= ADD))
+    operands = np.stack([graph.a[used], graph.b[used], graph.c[used]], axis=1).ravel()
+    users = np.repeat(used, 3)[operands >= 0]  # of each operand, in order
+    operands = operands[operands >= 0]
+    uses = np.bincount(operands, minlength=len(graph) + 1)  # the last entry stands for "no operand"
+    is_product = op == MULTIPLY
+    is_product[kept] = False
+    is_sum = (op == ADD) | (op == SUBTRACT)
 
-    def rule(build: Builder, k: int, new: list[int]) -> int | None:
-        if k not in fused:
-            return None
-        op, a, b, _ = nodes[k]
-        _, x, y, _ = nodes[fused[k]]
-        kind, other = (Op.FMA if op == ADD else Op.FMS, b) if fused[k] == a else (Op.FMA if op == ADD else Op.FNMA, a)
-        return build.node(kind, new[x], new[y], new[other])
+    taken = np.full(len(graph), -1)  # of a sum the product that it takes
+    is_single = np.append(is_product & (uses[:-1] == 1), False)
+    own = is_single[operands] & is_sum[users]
+    product, user = operands[own], users[own]
+    comes_first = (first[user] == product) | ~is_single[first[user]]
+    taken[user[comes_first]] = product[comes_first]
 
-    made = rewrite(graph, rule, {ADD, SUBTRACT})
+    is_repeated = is_product & (uses[:-1] > 1) & (uses[:-1] <= MOST_USES)
+    own = is_repeated[operands]
+    several: dict[int, list[int]] = {}
+    for x, k in zip(operands[own].tolist(), users[own].tolist(), strict=True):
+        several.setdefault(x, []).append(k)
+    may_take = (is_sum & (first != second) & (taken < 0)).tolist()
+    for x, of_x in several.items():
+        if all(may_take[k] for k in of_x):
+            for k in of_x:
+                may_take[k], taken[k] = False, x
+
+    sums = np.flatnonzero(taken >= 0)
+    product = taken[sums]
+    is_left, adds = first[sums] == product, op[sums] == ADD
+    new, a, b, c = op.copy(), graph.a.copy(), graph.b.copy(), graph.c.copy()
+    new[sums] = np.where(adds, Op.FMA, np.where(is_left, Op.FMS, Op.FNMA))
+    a[sums], b[sums], c[sums] = first[product], second[product], np.where(is_left, second[sums], first[sums])
+    made = replace(graph, op=new, a=a, b=b, c=c)
     return reorder(made, np.flatnonzero(made.reachable(made.flat_outputs())))
 
 

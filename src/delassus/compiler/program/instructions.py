@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.program.program import Program, Stage
 from delassus.spatial.trace.graph import Graph
-from delassus.spatial.trace.operations import Op, arity
+from delassus.spatial.trace.operations import Op
 
 
 class Control(IntEnum):
@@ -42,6 +43,10 @@ HEAD = 2
 
 COLUMN = 1 << 40
 """Places from here on stand for columns of a row of calls."""
+
+AHEAD = 3000
+"""Operations, in the order of the graph, among which those of a kind are looked for: more make runs longer, which one
+state gains from, and more values alive at a time, which batches lose by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,20 +175,24 @@ class _Layout:
         goals = {new[k]: some for k, some in goals.items()}
         graph = reorder(graph, order)
         nodes, values = graph.nodes(), graph.value.tolist()
-        outputs = set(graph.flat_outputs()) if keep else set[int]()
-        uses = np.zeros(len(nodes) + 1, dtype=np.int64)
+        is_operation = graph.op >= Op.ADD
+        uses = np.zeros(len(nodes), dtype=np.int64)
         for column in (graph.a, graph.b, graph.c):
-            np.add.at(uses, column[(graph.op >= Op.ADD) & (column >= 0)], 1)
+            uses += np.bincount(column[is_operation & (column >= 0)], minlength=len(nodes))
         left: list[int] = uses.tolist()
+        stays = (~is_operation).tolist()  # whether the place of a node is its own
+        for k in [*goals, *(graph.flat_outputs() if keep else ())]:
+            stays[k] = True
         angles: dict[tuple[int, int], int] = {}
-        for k, (op, a, *_) in enumerate(nodes):
-            if op in (Op.SIN, Op.COS):
-                angles.setdefault((op, a), k)
-        place, free, slots = dict[int, int](), list[int](), self.first + 1
-        rows: list[tuple[int, ...]] = []
+        for k in np.flatnonzero((graph.op == Op.SIN) | (graph.op == Op.COS)).tolist():
+            angles.setdefault(nodes[k][:2], k)
+        place, free, slots = [-1] * len(nodes), list[int](), self.first + 1
+        is_placed = [False] * len(nodes)
+        rows: list[int] = []
 
         def room(k: int) -> int:
             nonlocal slots
+            is_placed[k] = True
             if k in goals:
                 return goals[k][0]
             if free:
@@ -191,60 +200,84 @@ class _Layout:
             slots += 1
             return slots - 1
 
+        def pair(k: int, op: int, a: int) -> None:
+            """Sine and cosine of an angle, whose other half is made as well where it is wanted."""
+            if is_placed[k]:
+                return
+            is_first = angles[op, a] == k
+            both = [angles.get((kind, a)) if is_first else k if kind == op else None for kind in (Op.SIN, Op.COS)]
+            for half in both:
+                if half is not None:
+                    place[half] = room(half)
+            sine, cosine = (self.first if half is None else place[half] for half in both)
+            rows.extend((Control.SINCOS, sine, place[a], cosine, 0))
+
         for k, (op, a, b, c) in enumerate(nodes):
-            if op == Op.INPUT:
-                place[k] = inputs + a
+            if op < Op.ADD:
+                place[k] = inputs + a if op == Op.INPUT else self._constant(values[k])
                 continue
-            if op == Op.CONSTANT:
-                place[k] = self._constant(values[k])
-                continue
-            operands = (a, b, c)[: arity(op)]
-            both: list[int | None] = [k]
-            if op in (Op.SIN, Op.COS):
-                is_first = angles[op, a] == k
-                both = [angles.get((kind, a)) if is_first else k if kind == op else None for kind in (Op.SIN, Op.COS)]
-            if k not in place and len(both) == 2:
-                place |= {half: room(half) for half in both if half is not None}
-                sine, cosine = (self.first if half is None else place[half] for half in both)
-                rows.append((Control.SINCOS, sine, place[a], cosine, 0))
-            at = [place[x] for x in operands] + [0] * (3 - len(operands))
-            for x in operands:
+            is_angle = op in (Op.SIN, Op.COS)
+            if is_angle:
+                pair(k, op, a)
+            row = (place[a], place[b] if b >= 0 else 0, place[c] if c >= 0 else 0)
+            for x in (a,) if b < 0 else (a, b) if c < 0 else (a, b, c):
                 left[x] -= 1
-                if not left[x] and nodes[x][0] >= Op.ADD and x not in goals and x not in outputs:
+                if not left[x] and not stays[x]:
                     free.append(place[x])
-            if len(both) == 1:
+            if not is_angle:
                 place[k] = room(k)
-                rows.append((op, place[k], *at))
-            rows += [(Control.COPY, goal, place[k], 0, 0) for goal in goals.get(k, ())[1:]]
-        leaves = {k: some for k, some in goals.items() if nodes[k][0] < Op.ADD}
-        rows += [(Control.COPY, goal, place[k], 0, 0) for k, some in leaves.items() for goal in some]
+                rows += (op, place[k], *row)
+            if k in goals:
+                for goal in goals[k][1:]:
+                    rows += (Control.COPY, goal, place[k], 0, 0)
+        for k, some in goals.items():
+            if nodes[k][0] < Op.ADD:
+                for goal in some:
+                    rows += (Control.COPY, goal, place[k], 0, 0)
         self.n_places = max(self.n_places, slots)
         return np.array(rows, dtype=np.int64).reshape(-1, 1 + WIDTH), [place[k] for k in graph.flat_outputs()]
 
 
 def kinds_together(graph: Graph) -> list[int]:
-    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most."""
-    nodes = graph.nodes()
-    operands = [node[1 : 1 + arity(node[0])] for node in nodes]
-    users: list[list[int]] = [[] for _ in nodes]
-    waits = [0] * len(nodes)
-    for k, of_node in enumerate(operands):
-        for x in set(of_node):
-            if nodes[x][0] >= Op.ADD:
+    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most.
+
+    They are among the next `AHEAD` of the graph's own order, in which few values are alive at a time.
+    """
+    kinds = np.where(graph.op == Op.COS, Op.SIN, graph.op).tolist()
+    users: list[list[int]] = [[] for _ in kinds]
+    waits = [0] * len(kinds)
+    order, ready = list[int](), dict[int, list[int]]()
+    later: list[int] = []  # what is ready and too far ahead
+    is_made = [False] * len(kinds) + [False]
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        if op < Op.ADD:
+            order.append(k)
+            is_made[k] = True
+            continue
+        for x in {*operands}:
+            if x >= 0 and kinds[x] >= Op.ADD:
                 users[x].append(k)
                 waits[k] += 1
-    order = [k for k, node in enumerate(nodes) if node[0] < Op.ADD]
-    ready: dict[int, list[int]] = {}
-    for k, node in enumerate(nodes):
-        if node[0] >= Op.ADD and not waits[k]:
-            ready.setdefault(Op.SIN if node[0] == Op.COS else node[0], []).append(k)
-    while ready:
+        if not waits[k]:
+            later.append(k)
+    first = 0
+    while True:
+        while is_made[first]:
+            first += 1
+        while later and later[0] < first + AHEAD:
+            k = heappop(later)
+            ready.setdefault(kinds[k], []).append(k)
+        if not ready:
+            return order
         kind = max(ready, key=lambda op: len(ready[op]))
         made = ready.pop(kind)
         order += made
         for k in made:
+            is_made[k] = True
             for user in users[k]:
                 waits[user] -= 1
                 if not waits[user]:
-                    ready.setdefault(Op.SIN if nodes[user][0] == Op.COS else nodes[user][0], []).append(user)
-    return order
+                    if user < first + AHEAD:
+                        ready.setdefault(kinds[user], []).append(user)
+                    else:
+                        heappush(later, user)

@@ -28,7 +28,7 @@ from delassus.model.mechanisms import free_body
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 
 MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")

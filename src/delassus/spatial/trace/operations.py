@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.spatial.trace.fused import fused
-from delassus.spatial.trace.sincos import cosine, sine
+from delassus.spatial.trace.sincos import cosine, sincos_of, sine
 
 
 class Op(IntEnum):
@@ -230,8 +230,8 @@ NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
         Op.DIVIDE: operator.truediv,
         Op.NEGATE: operator.neg,
         Op.SQRT: math.sqrt,
-        Op.SIN: lambda x: _or_library(float(sine(np.array(x))), math.sin, x),
-        Op.COS: lambda x: _or_library(float(cosine(np.array(x))), math.cos, x),
+        Op.SIN: lambda x: _or_library(sincos_of(x)[0], math.sin, x),
+        Op.COS: lambda x: _or_library(sincos_of(x)[1], math.cos, x),
         Op.COPYSIGN: lambda x, y: math.copysign(x, 1.0 if math.isnan(y) else y),
         Op.MIN: lambda x, y: y if y < x or math.isnan(x) else x,
         Op.MAX: lambda x, y: y if y > x or math.isnan(x) else x,

@@ -13,15 +13,18 @@ Elementary Functions*, 1980, ch. 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.trace.fused import fused
+from delassus.spatial.trace.fused import fused, fused_number
 
 
 class Text(Protocol):
@@ -263,6 +266,77 @@ class Arrays:
     def from_bits(self, x: Any) -> Any:
         """Number of a bit pattern."""
         return np.ascontiguousarray(x).view(self._float)
+
+
+class Numbers:
+    """Runs instructions on one number of float64."""
+
+    scalar, bits, has_fma = "double", 64, True
+    _binary: ClassVar[dict[str, Callable[..., Any]]] = {
+        "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul,
+        "add": lambda x, y: (x + y) % (1 << 64), "and": operator.and_, "xor": operator.xor,
+        "shl": lambda x, y: (x << y) % (1 << 64), "ult": operator.lt, "ne": operator.ne,
+    }  # fmt: skip
+
+    def constant(self, value: float) -> float:
+        """A number."""
+        return value
+
+    def integer_constant(self, value: int) -> int:
+        """An integer, modulo two to the number of bits."""
+        return value % (1 << 64)
+
+    def binary(self, operation: str, x: Any, y: Any) -> Any:
+        """``fadd``, ``fsub``, ``fmul``."""
+        return self._binary[operation](x, y)
+
+    integer_binary = integer_compare = binary
+
+    def fma(self, x: float, y: float, z: float) -> float:
+        """``x y + z``, rounded once."""
+        return fused_number(x, y, z)
+
+    def select(self, mask: bool, x: float, y: float) -> float:
+        """First number where the mask is set, else the second."""
+        return x if mask else y
+
+    def to_bits(self, x: float) -> int:
+        """Bit pattern."""
+        bits: int = struct.unpack("<Q", struct.pack("<d", x))[0]
+        return bits
+
+    def from_bits(self, x: int) -> float:
+        """Number of a bit pattern."""
+        number: float = struct.unpack("<d", struct.pack("<Q", x))[0]
+        return number
+
+
+def sincos_of(x: float) -> tuple[float, float]:
+    """Sine and cosine of a number, to the bit those of all targets."""
+    return _of_number(x) if x else (x, 1.0)  # zeros of both signs are one key
+
+
+@lru_cache(maxsize=1024)
+def _of_number(x: float) -> tuple[float, float]:
+    """The same, kept: traces ask for those of the same numbers again and again."""
+    made: tuple[float, float] = sincos(Numbers(), x)
+    return made
+
+
+def sine_and_cosine(rows: Sequence[NDArray[np.float64]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`sine` and `cosine` that make both at once and keep them; those of ``rows``, of one length, together."""
+    made: dict[int, tuple[Any, ...]] = {}  # by identity, with the arrays themselves
+
+    def both(x: NDArray[np.float64]) -> tuple[Any, ...]:
+        if id(x) not in made:
+            with np.errstate(all="ignore"):
+                made[id(x)] = (*sincos(Arrays(x.dtype), x), x)
+        return made[id(x)]
+
+    if len(rows):
+        every = both(np.stack(rows))
+        made.update((id(x), (sines, cosines, x)) for sines, cosines, x in zip(*every[:2], rows, strict=True))
+    return lambda x: both(x)[0], lambda x: both(x)[1]
 
 
 def sine(x: NDArray[Any]) -> NDArray[Any]:

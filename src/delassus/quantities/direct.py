@@ -407,13 +407,14 @@ class SolvedCall(DirectCall):
 
     def run(self) -> dict[str, Array]:
         """Outputs by name; a warning for each status that says that states are not solved."""
-        found = self._solved()
+        found = self.solved()
         asked, status = self.request, self.resolved[-1].status
         advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
         warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
         return found
 
-    def _solved(self) -> dict[str, Array]:
+    def solved(self) -> dict[str, Array]:
+        """Outputs by name."""
         (first, forces), error = self.computed()
         flagged, rest = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
         if flagged.any():
@@ -422,6 +423,11 @@ class SolvedCall(DirectCall):
             first[flagged], forces[flagged] = rest.qdd + self._start(flagged), rest.forces
         self.resolved.append(_all_resolved(self, (first, forces), error, flagged, rest))
         return dict(zip(self.kept.outputs, (first, forces), strict=True))
+
+    @property
+    def status(self) -> NDArray[np.object_]:
+        """Of each state (*batch), once it is solved."""
+        return self.resolved[-1].status
 
     def _start(self, where: NDArray[np.bool_]) -> Array | float:
         """What the first result of states is more than a change: velocities before an impact."""
@@ -452,7 +458,7 @@ class SolvedCall(DirectCall):
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
         """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
-        return make(self, self._solved())
+        return make(self, self.solved())
 
 
 def whole(call: Any) -> dict[str, Array]:
@@ -473,6 +479,10 @@ def system_at(call: Any) -> System:
     return System(**arrays, sizes=sizes, softness=asked.options.soft, flags=flags)
 
 
-def solved_call(asked: Request, values: dict[str, Array], batch: tuple[int, ...]) -> SolvedCall:
-    """A call, in another process."""
-    return SolvedCall(_kept(asked), values, batch)
+def solved_call(
+    asked: Request, values: dict[str, Array], batch: tuple[int, ...], error_bound: float = ERROR_BOUND["float64"]
+) -> SolvedCall:
+    """A call in another process, or of states that a kernel has not solved."""
+    call = SolvedCall(_kept(asked), values, batch)
+    call.error_bound = error_bound
+    return call

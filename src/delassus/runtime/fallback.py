@@ -23,6 +23,7 @@ from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
 from delassus.algorithms.contact.solvers import FALLBACK
+from delassus.quantities.direct import SolvedCall, is_evaluated, solved_call
 from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
@@ -67,7 +68,7 @@ class Run:
     again: NDArray[np.bool_]
     on_numpy: NDArray[np.bool_]
     inaccurate: NDArray[np.bool_]
-    numpy_request: NumpyRequest | None
+    numpy_request: NumpyRequest | SolvedCall | None
     error: NDArray[Any]
     results: Arrays
     unsolved: DynamicsStatus
@@ -100,8 +101,13 @@ def solve_states(
     threads: int | None,
     with_status: bool = False,
     with_error: bool = False,
+    method: str = "",
 ) -> Run:
-    """Run the machine code; solve the states that it has not solved by its `fallback`, and those left on NumPy."""
+    """Run the machine code; solve the states that it has not solved by its `fallback`, and those left on NumPy.
+
+    ``method`` is that of the first of these kernels, if not this.
+    """
+    method = method or kernel.request.method
     rcond = kernel.compute(arrays, results, batch, threads)
     none, error = np.zeros(batch, dtype=bool), np.zeros(batch)
     unsolved = DynamicsStatus.UNFINISHED if kernel.iterates else DynamicsStatus.INACCURATE
@@ -120,13 +126,13 @@ def solve_states(
     if left.all() and (fallback := kernel.fallback) is not None:
         some = [x.astype(fallback.dtype) for x in some]
         found = [np.empty((n, *r.shape)) for r in kernel.results]
-        again = solve_states(fallback, some, found, (n,), threads, with_status, with_error)
+        again = solve_states(fallback, some, found, (n,), threads, with_status, with_error, method)
         on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
         numpy_request = again.numpy_request
     elif kernel.request.has_status:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
-        numpy_request = numpy_fallback(kernel.request, values, (n,), check_error_bound(kernel.error_bound))
-        outputs, status = numpy_request.run().values(), numpy_request.status
+        numpy_request, outputs = _solved_otherwise(kernel, method, values, n)
+        status = numpy_request.status
         taken = left | ((status != DynamicsStatus.SOLVED) & (status != DynamicsStatus.INACCURATE))
         found = _where(taken, outputs, results, where)
         on_numpy[where], inaccurate[where] = True, left & (status == DynamicsStatus.INACCURATE)
@@ -153,6 +159,16 @@ def solve_states(
             result[where] = x
     error = np.maximum(error, np.finfo(kernel.dtype).eps)
     return Run(chosen, on_numpy, inaccurate, numpy_request, error, results, unsolved)
+
+
+def _solved_otherwise(kernel: Kernel, method: str, values: dict[str, NDArray[Any]], n: int) -> tuple[Any, Any]:
+    """Solutions of some states (n) as direct calls make them by a method, and outputs."""
+    asked, bound = replace(kernel.request, method=method), check_error_bound(kernel.error_bound)
+    if asked.derivative or not is_evaluated(asked):
+        on_numpy = numpy_fallback(kernel.request, values, (n,), bound)
+        return on_numpy, on_numpy.run().values()
+    call = solved_call(asked, {name: x.astype(float) for name, x in values.items()}, (n,), bound)
+    return call, call.solved().values()
 
 
 def _where(chosen: NDArray[np.bool_], outputs: Iterable[Any], results: Arrays, where: Any) -> list[NDArray[Any]]:

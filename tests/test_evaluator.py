@@ -292,7 +292,7 @@ def asked(monkeypatch, *functions):
 def test_scenes_go_the_same_way_while_machine_code_takes_over(tmp_path, monkeypatch, one_lane):
     """By the evaluator and quickly made code, by machine code, and from the one to the other in the midst of a run."""
     sim, shared = falling(), os.environ["DELASSUS_CACHE"]
-    steps, kernel = sim._steps, next(iter(sim._steps._kernels.values()))
+    steps, kernel = sim._steps, ds.compile(ds.mechanisms.pendulum(1), (), "bias_force")
     monkeypatch.setenv("DELASSUS_COMPILE", "wait")
     wanted = run_of(falling(), 200)
     monkeypatch.setattr(steps._run.__globals__["run"], "_made", {})

@@ -1,9 +1,8 @@
 """Direct calls: what users hand over, checked, and what runs it.
 
 An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Derivatives of
-dynamics, sensors, controllers, "proximal" and rows that are dependent at almost all states are still on NumPy
-(`DirectRequest`): batches of few states; machine code runs those of `COMPILED_FROM` states and more. Machine code runs
-all arrays of other libraries.
+dynamics, sensors, controllers and "proximal" are still on NumPy (`DirectRequest`): batches of few states; machine code
+runs those of `COMPILED_FROM` states and more. Machine code runs all arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.policy import for_numpy
 from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
+from delassus.algorithms.dynamics import ITERATIVE
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -60,9 +60,6 @@ As many take NumPy as long as compiling takes: 5 to 10 ns for an operation of a 
 operation of the program, whatever robot and quantity are; see ``delassus bench direct``.
 """
 
-PASSES = 20
-"""How often a batch runs the operations of iterations, about: as long as its slowest states take."""
-
 
 class DirectRequest(NumpyRequest):
     """A request and a batch of states, large ones of which machine code runs, but for the states that it flags."""
@@ -70,8 +67,7 @@ class DirectRequest(NumpyRequest):
     @property
     def is_compiled(self) -> bool:
         """Whether machine code runs it; iterations that are watched, and what has a rank, are on NumPy."""
-        passes = PASSES if self.request.iterates else 1
-        return prod(self.batch) * passes >= COMPILED_FROM and self.request.knows_rank
+        return prod(self.batch) >= COMPILED_FROM and self.request.knows_rank
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, as `NumpyRequest.run`; a warning for each status that says that states are not solved."""
@@ -239,7 +235,7 @@ def is_evaluated(asked: Request) -> bool:
     """Whether the evaluator runs it; `DirectRequest` says what is on NumPy."""
     quantity = asked.quantity
     if quantity.has_status:
-        return quantity.name in ("dynamics", "impulse") and asked.knows_rank
+        return quantity.name in ("dynamics", "impulse") and asked.method not in ITERATIVE
     return not quantity.judges_rows and asked.options.tasks is None and "sweeps" not in quantity.options
 
 
@@ -250,6 +246,7 @@ class Kept:
         "arguments",
         "control",
         "entry",
+        "is_dependent",
         "kernel",
         "outputs",
         "quantity",
@@ -268,6 +265,7 @@ class Kept:
         self.kernel = KERNELS[1](replace(asked, error_dtype="float64" if quantity.has_status else ""))
         self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
         self.used = 0
+        self.is_dependent = quantity.has_status and not asked.knows_rank  # rows at almost all states
 
     def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
         """A call at these values of arguments."""
@@ -417,7 +415,7 @@ class SolvedCall(DirectCall):
 
     def _solved(self) -> dict[str, Array]:
         (first, forces), error = self.computed()
-        flagged, rest = ~(error <= self.error_bound), None
+        flagged, rest = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
         if flagged.any():
             with np.errstate(all="ignore"):
                 rest = self._rest(flagged, first, forces, error)

@@ -61,9 +61,7 @@ def main() -> None:
             first = time.process_time() - began
             found = interleaved({"ours": (call, 1), "theirs": (theirs[name], 1)}, ROUNDS, REPEATS)
             own, other = (found[x]["lowest"] for x in ("ours", "theirs"))
-            print(
-                f"{name:18s} {own:8.1f}  Pinocchio {other:6.1f}  {own / other:5.1f} ×   first call {1e3 * first:4.0f} ms"
-            )
+            print(f"{name:18s} {own:8.1f}  Pinocchio {other:6.1f}  {own / other:5.1f} ×   first {1e3 * first:4.0f} ms")
 
 
 if __name__ == "__main__":

@@ -770,6 +770,7 @@ def test_a_chain_of_five_thousand_links(load_text):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # estimates grow with each link
 def test_chains_longer_than_the_recursion_limit():
     tree = ds.mechanisms.chain(sys.getrecursionlimit() + 200)
     tip, q = ds.Point(tree.link_names[-1]), tree.random(0)

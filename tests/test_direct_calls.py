@@ -183,6 +183,7 @@ def test_what_a_warm_call_enters(name):
 
 def test_equal_calls_share_a_program(monkeypatch):
     """Robots, constraints and options that are equal; others do not, and what was long ago goes."""
+    monkeypatch.setattr(direct, "_KEPT", type(direct._KEPT)())
     kept = direct._KEPT._kept
     G = ds.delassus(ROBOT, FEET, POSE)
     programs = {id(x.kernel) for x in kept.values()}

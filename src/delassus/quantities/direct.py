@@ -1,8 +1,9 @@
 """Direct calls: what users hand over, checked, and what runs it.
 
 An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Derivatives of
-dynamics, sensors, controllers and "proximal" are still on NumPy (`DirectRequest`): batches of few states; machine code
-runs those of `COMPILED_FROM` states and more. Machine code runs all arrays of other libraries.
+dynamics, sensors, controllers, "proximal" and the mass matrix's factors of long chains are still on NumPy
+(`DirectRequest`): batches of few states; machine code runs those of `COMPILED_FROM` states and more. Machine code runs
+all arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.accuracy.policy import for_numpy
+from delassus.accuracy.policy import for_numpy, is_long
 from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.constraints import Constraint, Frame, check_constraints
@@ -231,9 +232,15 @@ def _asked(
     return (asked.differentiated(derivative, by=quantity.inputs) if derivative else asked), values
 
 
+FACTORISED = frozenset({"dense", "ltl-osim", "kkt", "ltl", "ltl-soft"})
+"""Methods that factorise the mass matrix: programs of those of long chains take up to minutes to make."""
+
+
 def is_evaluated(asked: Request) -> bool:
     """Whether the evaluator runs it; `DirectRequest` says what is on NumPy."""
     quantity = asked.quantity
+    if asked.method in FACTORISED and is_long(asked):
+        return False
     if quantity.has_status:
         return quantity.name in ("dynamics", "impulse") and asked.method not in ITERATIVE
     return not quantity.judges_rows and asked.options.tasks is None and "sweeps" not in quantity.options

@@ -532,7 +532,7 @@ def test_derivatives_of_faces_that_are_almost_parallel():
     rng, box, seen = np.random.default_rng(6), Box(0.3, 0.25, 0.1), 0
     body, table = ds.mechanisms.free_body(0.5, np.diag([1e-3, 1.2e-3, 2e-3])), Cylinder(0.5, 0.2)
     scene = Scene(body, [Collider("body", box, friction=0.0), Collider("world", table, (0, 0, -0.1), friction=0.0)])
-    for _ in range(4):
+    for _ in range(12):
         tilt, v = 4e-6 * rng.normal(size=2), [0.1, 0.2, -0.01, *(0.02 * rng.normal(size=2)), 0.0]
         q = [0.0, 0.0, 0.04999, *(0.5 * tilt), 0.1, np.sqrt(0.99)]
         sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13)
@@ -543,7 +543,7 @@ def test_derivatives_of_faces_that_are_almost_parallel():
             wanted, seen = differences(sim, state, np.zeros(6), directions), seen + 1
             made = found.A @ directions[:12] + found.B @ directions[12:]
             assert np.abs(made - wanted).max() < AGREES * np.abs(wanted).max()
-    assert seen >= 2
+    assert seen >= 6
 
 
 TABLE = """<mujoco><worldbody><body name="table"><joint name="hinge" type="hinge" axis="0 0 1"/>

@@ -162,7 +162,7 @@ class Patch(NamedTuple):
 
 def patch(a: Placed, b: Placed, n: Vector, depth: Scalar) -> Patch:
     """Contacts between the features of A and B that face each other along ``n`` (from B to A), none below ``depth``."""
-    ops, back = a.ops, [-x for x in n]
+    ops, back, exact = a.ops, [-x for x in n], EXACT * (a.size + b.size)
     of_a, of_b = feature(a, back), feature(b, n)
     flat_a, flat_b = (f.is_face * ops.less(1.0 - dot(f.normal, d), ALIGNED) for f, d in ((of_a, back), (of_b, n)))
     # either would do: what they share, seen along the normal, is the same
@@ -194,14 +194,19 @@ def patch(a: Placed, b: Placed, n: Vector, depth: Scalar) -> Patch:
     for k, (x, y, under) in enumerate(corners):
         height = -over * (under + along[0] * x + along[1] * y)  # over the face's corner, along the normal
         place = plus_scaled(plus_scaled(plus_scaled(origin, first, x), second, y), up, height)
-        own = ops.minimum(over * under, depth)
+        own = at_most(ops, over * under, depth, exact)
         found.points.append(plus_scaled(place, up, 0.5 * own))
         found.depths.append(own)
         found.there.append(aligned * ops.less(float(k), count))
     edge = minus(face.corners[1], face.corners[0])
     u = [x * (1.0 / ops.sqrt(dot(edge, edge) + TINY)) for x in edge]
     found = _reduced(ops, found, u, cross_entries(face.normal, u))
-    return _with_lines(ops, found, of_a, of_b, n, depth, 1.0 - aligned)
+    return _with_lines(ops, found, of_a, of_b, n, depth, exact, 1.0 - aligned)
+
+
+def at_most(ops: ScalarOps, depth: Scalar, most: Scalar, exact: Scalar) -> Scalar:
+    """The smaller one; of those that are equal but for ``exact`` the first, which turns with its face."""
+    return ops.select(ops.less(most + exact, depth), most, depth)
 
 
 def _reduced(ops: Ops, found: Patch, u: Vector, v: Vector) -> Patch:
@@ -232,14 +237,14 @@ def _reduced(ops: Ops, found: Patch, u: Vector, v: Vector) -> Patch:
 
 
 def _with_lines(
-    ops: Ops, found: Patch, of_a: Feature, of_b: Feature, n: Vector, depth: Scalar, rather: Scalar
+    ops: Ops, found: Patch, of_a: Feature, of_b: Feature, n: Vector, depth: Scalar, exact: float, rather: Scalar
 ) -> Patch:
     """Where no face touches flatly, the two ends of the stretch that parallel edges or lines of A and B share."""
     back = [-x for x in n]
     there, *ends = stretch(ops, _edge(ops, of_a, back), _edge(ops, of_b, n), n)
     for k, (middle, own) in enumerate(ends):
         found.points[k] = chosen(ops, rather, middle, found.points[k])
-        found.depths[k] = ops.select(rather, ops.minimum(own, depth), found.depths[k])
+        found.depths[k] = ops.select(rather, at_most(ops, own, depth, exact), found.depths[k])
         found.there[k] = ops.select(rather, rather * there, found.there[k])
     return found
 

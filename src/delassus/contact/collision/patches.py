@@ -17,7 +17,7 @@ import numpy as np
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.loop_ops import emitted
 from delassus.constraints.shapes import convex_patch
-from delassus.constraints.shapes.convex_patch import ALIGNED, BASE, BESIDE, RIM
+from delassus.constraints.shapes.convex_patch import ALIGNED, BASE, BESIDE, EXACT, RIM
 from delassus.contact.collision.colliders import (
     BOX,
     CAPSULE,
@@ -30,6 +30,7 @@ from delassus.contact.collision.colliders import (
     KIND,
     N_FACES,
     NORMALS,
+    RADIUS,
     SIZE,
     SPHERE,
     VERTICES,
@@ -55,6 +56,7 @@ from delassus.contact.collision.vectors import (
 )  # fmt: skip
 from delassus.spatial.rotations import Array
 
+at_most: Callable[[float, float, float], float] = emitted(convex_patch.at_most)
 stretch: Callable[..., tuple[float, tuple[Vector, float], tuple[Vector, float]]] = emitted(convex_patch.stretch)
 
 
@@ -167,7 +169,7 @@ def patch(
 ) -> int:
     """Contacts between the features of A and B that face each other along a normal from B to A, none below a depth."""
     n, depth = face
-    of_a, of_b = work[1], work[2]
+    of_a, of_b, exact = work[1], work[2], EXACT * (a.shape[RADIUS] + b.shape[RADIUS])
     back = scaled(-1.0, n)
     count_a, N_a = support_feature(a, hulls, back, of_a)
     count_b, N_b = support_feature(b, hulls, n, of_b)
@@ -177,7 +179,7 @@ def patch(
             support_edge(of_a, count_a, back)
         if count_b > 2:
             support_edge(of_b, count_b, n)
-        return lines(of_a, of_b, n, depth, most, out, m)
+        return lines(of_a, of_b, n, depth, most, exact, out, m)
     if flat_b <= ALIGNED:  # either would do: what they share, seen along the normal, is the same
         points, count, of_face, corners, N, up = of_a, count_a, of_b, count_b, N_b, n
     else:
@@ -188,7 +190,7 @@ def patch(
     kept, slope = 0, dot(N, up)
     for i in range(count):
         x = row_of(left, i)
-        under = min(dot(along(origin, -1.0, x), N) / slope, depth)
+        under = at_most(dot(along(origin, -1.0, x), N) / slope, depth, exact)
         if under >= -most:
             put(left, kept, x)
             left[kept, 3] = under
@@ -200,12 +202,12 @@ def patch(
 
 
 @compiled
-def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, out: Array, m: int) -> int:
+def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, exact: float, out: Array, m: int) -> int:
     """Contacts at the two ends of the stretch that parallel lines of A and B share; none if they are no such lines."""
     of_a, of_b = (row_of(p, 0), row_of(p, 1)), (row_of(q, 0), row_of(q, 1))
     there, first, last = stretch(of_a, of_b, n)
     for x, overlap in (first, last):
-        depth = min(overlap, most_depth)
+        depth = at_most(overlap, most_depth, exact)
         if there > 0.0 and depth >= -most:
             m = write(out, m, x, n, depth)
     return m

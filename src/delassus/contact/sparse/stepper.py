@@ -322,8 +322,8 @@ class BlockSteps:
         n = self._run(0)
         errors = dict(zip(blocks.order_of_loops, np.split(s.loops.errors, blocks.ends_of_loops), strict=False))
         in_order = [errors[k] for k in range(len(blocks.scene.loops))]
-        if self._progress.statuses[SINGULAR]:
-            return ContactSet.empty(), in_order, self._without_inertia()
+        if (singular := self._without_inertia()) is not None:
+            return ContactSet.empty(), in_order, singular
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
 
@@ -335,15 +335,16 @@ class BlockSteps:
         out[self.blocks.dofs] = self.state.target
         return out
 
-    def _without_inertia(self) -> int:
-        """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
-        blocks, pivots = self.blocks, np.nan_to_num(self.state.pivots)
-        b = len(blocks.mass) + int(np.argmin(pivots))
+    def _without_inertia(self) -> int | None:
+        """Link whose joint moves most where the worst mass matrix has least inertia; None if none is, or NaN."""
+        blocks = self.blocks
+        if not self._progress.statuses[SINGULAR] or not np.isfinite(blocks.bodies.mass).all():
+            return None
+        b = len(blocks.mass) + int(np.argmin(np.nan_to_num(self.state.pivots)))
         first, at, n = blocks.bodies.first[b], blocks.bodies.at[b], int(np.diff(blocks.bodies.first)[b])
         M = blocks.bodies.mass[at : at + n * n].reshape(n, n)
         units = np.sqrt(np.maximum(np.diagonal(M), np.finfo(float).tiny))
-        dof = blocks.dofs[first + int(np.argmax(np.abs(np.linalg.eigh(M / units / units[:, None])[1][:, 0])))]
-        return int(np.searchsorted(blocks.of_links.first_dof, dof, side="right")) - 1
+        return blocks.link_of(first + int(np.argmax(np.abs(np.linalg.eigh(M / units / units[:, None])[1][:, 0]))))
 
     def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:
         """State (nq,), (nv,) after so many steps under joint forces (nv,).
@@ -422,14 +423,13 @@ class BlockSteps:
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""
-        names = self.blocks.scene.tree.link_names
-        if self._progress.statuses[SINGULAR]:
+        names, singular = self.blocks.scene.tree.link_names, self._without_inertia()
+        if singular is not None:
             raise ConfigurationError(
-                f"configuration at link {names[self._without_inertia()]!r}", "inertia along its joint",
+                f"configuration at link {names[singular]!r}", "inertia along its joint",
                 "none: the mass matrix is singular there", "Give it mass, or its joint armature.",
             )  # fmt: skip
-        dof = self.blocks.dofs[int(np.argmin(np.isfinite(self.state.next.v)))]
-        link = int(np.searchsorted(self.blocks.of_links.first_dof, dof, side="right")) - 1
+        link = self.blocks.link_of(int(np.argmin(np.isfinite(self.state.next.v))))
         raise ConfigurationError(
             f"velocity of link {names[link]!r}", "finite numbers", "others, after a step",
             "The state has left what can be computed: look at the steps before this one.",

@@ -64,7 +64,8 @@ class Maker:
             assert self._process.stdin is not None and self._process.stdout is not None
             _write(self._process.stdin, pickle.dumps(job.make))
             made = _read(self._process.stdout)
-        except OSError:
+        except Exception:  # it could not be started, or has died, or this cannot be sent
+            self.end()
             self._process, made = None, b""
         return made or job.make()
 
@@ -79,20 +80,25 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def serve() -> None:
-    """Answer what comes in, until the other end is closed."""
+    """Answer what comes in, until the other end is closed; with nothing where that fails."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else goes there
-    while message := _read(source):
-        try:
-            made: bytes = pickle.loads(message)()
-        except Exception:
-            made = b""
-        _write(target, made)
+    with suppress(EOFError):
+        while True:
+            message = _read(source)
+            try:
+                made: bytes = pickle.loads(message)()
+            except Exception:
+                made = b""
+            _write(target, made)
 
 
 def _read(source: IO[bytes]) -> bytes:
+    """A message; `EOFError` where the other end is closed."""
     head = source.read(LENGTH.size)
-    return source.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else b""
+    if len(head) < LENGTH.size:
+        raise EOFError
+    return source.read(LENGTH.unpack(head)[0])
 
 
 def _write(target: IO[bytes], message: bytes) -> None:
@@ -118,8 +124,7 @@ def _forget(*_: Any) -> None:
     if _maker is not None and (process := _maker._process) is not None:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):
-                    os.close(pipe.fileno())
+                pipe.raw.close()  # type: ignore[attr-defined]  # what the parent was about to write is not written
     _maker = None
 
 

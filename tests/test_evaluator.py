@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import os
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.contact import Collider, HalfSpace, Sphere
+from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.errors import ConfigurationError
 from internals import TraceOps, passes
 from programs import HAS_FMA, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
@@ -209,6 +210,55 @@ def test_constants_are_folded_as_machines_compute_them():
     same(folded, computed)
 
 
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_thousand_steps(monkeypatch):
+    """Of a simulator, by the evaluator and by machine code: a box, an arm and a ladder fall, hit, slide and lie."""
+    robots = {
+        "box": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)),
+        "arm": ds.mechanisms.chain(3, root="floating"),
+        "ladder": ds.mechanisms.ladder(2),
+    }
+    shapes = {"box/body": Box(0.2, 0.3, 0.1), "arm/link1": Sphere(0.1), "arm/link3": Sphere(0.1), "world": HalfSpace()}
+    scene = ds.Scene(robots, [Collider(link, shape, friction=0.5) for link, shape in shapes.items()])
+    q, turn = scene.tree.neutral(), np.array([0.2, -0.1, 0.3, 0.9])
+    q[:7], q[7:10] = [0.0, 2.0, 0.3, *turn / np.linalg.norm(turn)], [2.0, 0.0, 1.2]
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        sim = ds.Simulator(scene, q0=q, v0=np.full(scene.tree.nv, 0.1), dt=1e-3)
+        found.append(np.array(run_of(sim, 1000)))
+        assert len(sim.impulses) > 3
+    same(*found)
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_of_a_kernel(monkeypatch):
+    ball = ds.mechanisms.free_body(1.0, np.diag([0.01, 0.02, 0.03]), name="ball")
+    step = ds.compile(ball, ds.Contact("ball", ds.contact.Sphere(0.1), friction=0.4), "contact_step")
+    start = np.tile([0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0], (9, 1)), np.random.default_rng(0).normal(size=(9, 6))
+    found = []
+    for how in ("never", "wait"):
+        monkeypatch.setenv("DELASSUS_COMPILE", how)
+        found.append(ds.rollout(step, *start, np.zeros((1000, 9, 6)), 1e-3, time_axis=0))
+    assert (found[0][0][-1, :, 2] < 0.11).all()
+    for x, y in zip(*found, strict=True):
+        same(x, y)
+
+
+def test_programs_that_are_garbage_together():
+    """All that a copy of the machine has room for, in a circle: their places are free again, and hold others."""
+    program = plain_program(table_of_operations()[1], 3)
+    for _ in range(2):
+        circle = [Runs(program, "float64") for _ in range(130)]  # a copy has 128 places
+        circle.append(circle)
+        del circle
+        gc.collect()
+    test_every_operation("float64")
+
+
 # -- machine code that takes over -------------------------------------------------------------------------------------
 
 
@@ -242,7 +292,7 @@ def asked(monkeypatch, *functions):
 def test_scenes_go_the_same_way_while_machine_code_takes_over(tmp_path, monkeypatch, one_lane):
     """By the evaluator and quickly made code, by machine code, and from the one to the other in the midst of a run."""
     sim, shared = falling(), os.environ["DELASSUS_CACHE"]
-    steps, kernel = sim._steps, next(iter(sim._steps._kernels.values()))
+    steps, kernel = sim._steps, ds.compile(ds.mechanisms.pendulum(1), (), "bias_force")
     monkeypatch.setenv("DELASSUS_COMPILE", "wait")
     wanted = run_of(falling(), 200)
     monkeypatch.setattr(steps._run.__globals__["run"], "_made", {})

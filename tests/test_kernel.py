@@ -637,7 +637,7 @@ print(*ours())
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no children are listed here")
 def test_another_process_compiles_behind(tmp_path: Path) -> None:
     ours = {**os.environ, "DELASSUS_CACHE": str(tmp_path), "DELASSUS_COMPILE": "background"}
-    run = subprocess.run([sys.executable, "-c", BEHIND], capture_output=True, text=True, timeout=300, env=ours)
+    run = subprocess.run([sys.executable, "-c", BEHIND], capture_output=True, text=True, timeout=120, env=ours)
     assert run.returncode == 0, run.stderr
     process = Path("/proc") / run.stdout.strip()
     while process.exists() and "State:\tZ" not in (process / "status").read_text():  # it ends with its parent

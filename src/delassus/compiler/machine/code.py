@@ -197,7 +197,7 @@ class MachineCode(KnownProgram):
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)
-        self.spans[by_lanes] = made.address("span")
+        self.spans[by_lanes], _ = map(made.address, ("span", "batch"))  # later, nobody waits for LLVM's lock
         if all(self._codes) or self.lanes == 1:
             self._program = None
         return made

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.sincos import sine_and_cosine
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -197,12 +197,14 @@ def _measured(
     def rounded(c: float) -> Array:
         return np.full(2 * n, c) * (1.0 + rounding(c) * (next(noise) - 1.0) if rounding(c) else 1.0)
 
-    def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
+    def noisy(operation: Callable[..., Any], arity: int) -> Callable[..., Any]:
+        if arity == 2:
+            return lambda x, y: operation(x, y) * next(noise)
         return lambda *operands: operation(*operands) * next(noise)
 
     inputs = list(np.ascontiguousarray(np.concatenate([x, x]).T))
     semantics = _semantics(graph, inputs)
-    operations = {op: f if OPERATIONS[op].is_exact else noisy(f) for op, f in semantics.items()}
+    operations = {op: f if OPERATIONS[op].is_exact else noisy(f, arity(op)) for op, f in semantics.items()}
     with np.errstate(all="ignore"):
         both = evaluate(graph, inputs, rounded, operations)
     error, whole = np.zeros(n), None

@@ -1,4 +1,4 @@
-"""Times of kernels of two versions of the sources, beside each other in one run: ``python benchmarks/beside.py FOLDER``
+"""Times of kernels of two versions of the sources in one run: ``python benchmarks/beside.py FOLDER``.
 
 ``FOLDER`` is the ``src`` of the other version. Each version compiles the kernels in a process of its own; they are
 called in turns, so that both meet the same machine. Ratios are of the lowest times, this version's over the other's.
@@ -103,7 +103,7 @@ def main() -> None:
                     workers[i].stdin.flush()
                     times[i].append(float(workers[i].stdout.readline()))
             ours, theirs = min(times[0]), min(times[1])
-            row.append(f"{ours:8.2f} {theirs:8.2f} {ours / theirs:5.2f}")
+            row.append(f"{ours:8.3f} {theirs:8.3f} {ours / theirs:5.2f}")
         print(f"{name:28} {row[0]} {row[1]}", flush=True)
     for w in workers:
         w.stdin.close()

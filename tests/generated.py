@@ -26,8 +26,8 @@ import pytest
 
 import delassus as ds
 from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
-from internals import NumpyRequest, host
-from programs import HAS_FMA, reference
+from internals import NumpyRequest
+from programs import HAS_FMA, host, reference
 from test_c import GCC, Compiled
 from tools import NOTHING
 

@@ -751,7 +751,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("firsts = range(0, max(n - chunk, 0) + 1, chunk)", "firsts = range(0, n, chunk)"),
         ),
         "test_threads.py::test_the_work_of_a_call_says_whether_threads_are_worth_it": (
-            ("allowed() if operations >= ENOUGH_FOR_THREADS else min(few, allowed())", "allowed()"),
+            ("        if operations >= ENOUGH_FOR_THREADS:\n", "        if True:\n"),
         ),
     },
 }

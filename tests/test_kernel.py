@@ -324,7 +324,7 @@ def test_a_call_goes_through_the_entry_or_past_it(monkeypatch) -> None:  # type:
         assert [sys.getrefcount(x) for x in watched] == counted
         kernel(*(np.tile(x, (2, 1)) for x in (q, v, v)))  # compiles
         with monkeypatch.context() as patch:  # what is converted first, and solved states' statuses, take it, too
-            patch.setattr(ds.runtime.kernel.Kernel, "compute", None)
+            patch.setattr(ds.Kernel, "compute", None)
             made = [kernel(q.tolist(), v, v), kernel(q, v, tau=list(v)), kernel(np.stack([q, q], 1)[:, 0], v, v)]
             made += [kernel(q, v, v, threads=n) for n in (1, 2)] + [kernel(q, v, v.tolist(), threads=2, out=out)]
             assert made[-1] is out

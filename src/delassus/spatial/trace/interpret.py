@@ -79,4 +79,5 @@ def _last_uses(graph: Graph, needed: NDArray[np.bool_]) -> list[int]:
     last[graph.op < Op.ADD] = -1
     last[graph.flat_outputs()] = -1
     last[[x for calls in graph.calls for _, below in calls.below() for x in below]] = -1
-    return last.tolist()
+    out: list[int] = last.tolist()
+    return out

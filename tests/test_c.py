@@ -33,6 +33,7 @@ from internals import (
     Op,
     Program,
     Result,
+    TraceOps,
     c,
     c_source,
     casadi_function,
@@ -40,6 +41,7 @@ from internals import (
     llvm_module,
     machine,
     make_program,
+    passes,
     write_c,
 )
 from programs import (
@@ -132,6 +134,18 @@ def test_constants_are_exact(tmp_path, dtype):
     program = plain_program(build.graph([outputs]), 1)
     state = np.array([[-1.0], [0.5]], dtype)
     same(Compiled(program, tmp_path, dtype)(state)[0], reference(program, state)[0])
+
+
+@needs_gcc
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_zeros_of_negated_sums_have_their_sign(tmp_path, dtype):
+    """GCC negates a fused sum by negating its product and its summand, unless it is kept from that."""
+    ops = TraceOps()
+    x, y = ops.vector(2)
+    graph = passes.fuse(ops.graph([[ops.number(x * y - (x * x + x)), ops.number(x - (y * y + y) * x)]]))
+    assert graph.count().fma == 4
+    program, at = plain_program(graph, 2), np.array([[-0.0, 0.3], [0.0, -0.3], [-0.0, 0.0], [-0.0, -0.0]], dtype)
+    same(Compiled(program, tmp_path, dtype)(at)[0], reference(program, at)[0])
 
 
 @pytest.mark.slow

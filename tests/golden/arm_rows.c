@@ -33,6 +33,19 @@ static float ds_fma(float x, float y, float z)
 #endif
 }
 
+static float ds_kept(float x)
+{
+#if defined(__clang__) || !defined(__GNUC__)
+#elif defined(__x86_64__)
+    __asm__("" : "+x"(x));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(x));
+#else
+    __asm__("" : "+m"(x));
+#endif
+    return x;
+}
+
 typedef union { float number; uint32_t bits; } ds_word;
 
 static uint32_t ds_bits(float x)
@@ -191,20 +204,20 @@ static void arm_rows_state(const float *q, const float *K0, float *G)
     const float t25 = t24 * t12;
     const float t26 = ds_fma(t3, 0x1.6a889ap-1f, 0x1.c5d584p+0f);
     const float t27 = ds_fma(t21, ds_fma(t13, 0x1.aed548p-1f, t24 * t15), t18 * ds_fma(t3, 0x1.d18f6ep-2f, t24 * t19)) * 0x1.14a28p+0f;
-    const float t28 = ds_fma(-(0x1.aed548p-1f), ds_fma(0x1.aed548p-1f, t23 - ds_fma(-(t24), t25, 0x1.c09ffep+0f + t26), -(t27)), t23);
+    const float t28 = ds_fma(-(0x1.aed548p-1f), ds_fma(0x1.aed548p-1f, t23 - ds_fma(-(ds_kept(t24)), t25, 0x1.c09ffep+0f + t26), -(t27)), t23);
     const float t29 = ds_fma(t10, 0x1.d18f6ep-2f, ds_fma(0x1.f2ce6cp-3f, t24, t5 * 0x1.444c6cp-6f));
     const float t30 = t5 * t9;
     const float t31 = ds_fma(t30, 0x1.aed548p-1f, t0 * 0x1.2c1bcp-5f);
-    const float t32 = ds_fma(-(t29), t19, t24);
-    const float t33 = ds_fma(t21, ds_fma(-(t31), t15, t32), t18 * (ds_fma(t0, 0x1.340be2p-3f, -(t31 * t19)) + ds_fma(t13, 0x1.a3bb26p-3f, t29 * t15)));
+    const float t32 = ds_fma(-(ds_kept(t29)), t19, t24);
+    const float t33 = ds_fma(t21, ds_fma(-(ds_kept(t31)), t15, t32), t18 * (ds_fma(t0, 0x1.340be2p-3f, -(t31 * t19)) + ds_fma(t13, 0x1.a3bb26p-3f, t29 * t15)));
     const float t34 = ds_fma(t26, 0x1.f2ce6cp-3f, t6);
     const float t35 = ds_fma(t18, ds_fma(t29, t25, (-0x1.b5107cp-3f) - t34), -(t21 * ds_fma(t31, t25, -(t0 * 0x1.8b96b2p-4f))));
-    const float t36 = ds_fma(0x1.14a28p-1f, ds_fma(0x1.aed548p-1f, ds_fma(t21, t33, -(t32)), 0x1.14a28p-1f * t35), -(t35));
+    const float t36 = ds_fma(0x1.14a28p-1f, ds_fma(0x1.aed548p-1f, ds_fma(t21, t33, -(ds_kept(t32))), 0x1.14a28p-1f * t35), -(ds_kept(t35)));
     const float t37 = t31 * t12;
-    const float t38 = ds_fma(t29, t37, -(ds_fma(t30, 0x1.14a28p-1f, t0 * 0x1.81651p-6f)));
+    const float t38 = ds_fma(t29, t37, -(ds_kept(ds_fma(t30, 0x1.14a28p-1f, t0 * 0x1.81651p-6f))));
     const float t39 = t29 * t12;
-    const float t40 = ds_fma(-(t29), t39, 0x1.1edbdp-5f + ds_fma(0x1.f2ce6cp-3f, t6 + t34, t10 - t11));
-    const float t41 = ds_fma(t21, ds_fma(-(t31), t37, 0x1.d30c6ap-11f + ds_fma(t0, t9, 0x1.d878b4p-11f)) - t40, t18 * (t38 + t38));
+    const float t40 = ds_fma(-(ds_kept(t29)), t39, 0x1.1edbdp-5f + ds_fma(0x1.f2ce6cp-3f, t6 + t34, t10 - t11));
+    const float t41 = ds_fma(t21, ds_fma(-(ds_kept(t31)), t37, 0x1.d30c6ap-11f + ds_fma(t0, t9, 0x1.d878b4p-11f)) - t40, t18 * (t38 + t38));
     const float t42 = ds_fma(0x1.6a889ap-1f, ds_fma(t21, t41, t40), 0x1.333334p-2f * (t36 + ds_fma(t28, 0x1.333334p-2f, t36)));
     const float t43 = 0x1p+0f / (0x1.74538ep-5f + t42);
     const float t44 = ds_fma(K0[3], t0, K0[4] * t5);

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from delassus.compiler.targets.c.text import Scalar, literal
+from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.sincos import sincos
 
 HEAD = """
@@ -41,6 +42,25 @@ static {scalar} ds_fma({scalar} x, {scalar} y, {scalar} z)
     return x * y + z;
 #endif
 }}"""
+
+KEPT = """
+static {scalar} ds_kept({scalar} x)
+{{
+#if defined(__clang__) || !defined(__GNUC__)
+#elif defined(__x86_64__)
+    __asm__("" : "+x"(x));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(x));
+#else
+    __asm__("" : "+m"(x));
+#endif
+    return x;
+}}"""
+"""GCC 12 takes ``−fma(x, y, z)`` for ``fma(−x, y, −z)``, which is a zero of the other sign where all is zero."""
+
+FUSED = frozenset({Op.FMA, Op.FMS, Op.FNMA})
+NEGATED = {Op.NEGATE: (0,), Op.FMS: (2,), Op.FNMA: (0,)}
+"""Operands that operations negate: those that are fused go through ``ds_kept``."""
 
 SIMPLE = {
     "ds_min": "y < x || x != x ? y : x",
@@ -78,6 +98,8 @@ def definitions(body: list[str], scalar: Scalar) -> Iterator[str]:
         yield "#include <stdint.h>"
     if trig or "ds_fma" in used:
         yield from FMA.format(FAST=f"FP_FAST_FMA{f.upper()}", scalar=scalar, f=f).splitlines()
+    if "ds_kept" in used:
+        yield from KEPT.format(scalar=scalar).splitlines()
     for name, expression in SIMPLE.items():
         if name in used:
             yield from ["", f"static {scalar} {name}({scalar} x, {scalar} y)", "{"]

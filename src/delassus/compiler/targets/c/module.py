@@ -19,7 +19,7 @@ from delassus.compiler.passes.allocate import Act, allocate
 from delassus.compiler.program.batched_calls import Rows, c_table
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
-from delassus.compiler.targets.c.functions import HEAD, definitions
+from delassus.compiler.targets.c.functions import FUSED, HEAD, NEGATED, definitions
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
@@ -307,6 +307,9 @@ class _Section:
             else:
                 op = self.nodes[k][0]
                 known = [inside.pop(x) if x in inside else (self._named(x, names), 0, CALL) for x in self._operands(k)]
+                for at in NEGATED.get(op, ()):
+                    if self.nodes[self._operands(k)[at]][0] in FUSED:
+                        known[at] = f"ds_kept({known[at][0]})", known[at][1], CALL
                 binds = OPERATIONS[op].binds
                 text = OPERATIONS[op].c.format(*_within(op, known), f=suffix)
                 if goals and self._is_shorter(goals[0], uses[k]):

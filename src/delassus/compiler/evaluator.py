@@ -430,6 +430,10 @@ class _Machine:
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
+_KEPT: list[Code] = []
+"""Copies of the machine, which stay: of objects that are garbage together, a program may outlive the last copy."""
+
+
 @cache
 def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[Code, int]]]:
     """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
@@ -471,6 +475,7 @@ class Evaluated:
         content, self._free = _copies(dtype, host())
         if not self._free:
             copy = Code(content)
+            _KEPT.append(copy)
             self._free += [(copy, k) for k in range(PROGRAMS)]
         self._code, self._k = self._free.pop()
         place = self._code.address_of_data("programs") + 8 * self._k

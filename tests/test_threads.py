@@ -231,7 +231,6 @@ def test_the_work_of_a_call_says_whether_threads_are_worth_it(cores, kernel_and_
     asked, pool = [], threads._pool
     with monkeypatch.context() as patch:
         patch.setattr(threads, "ENOUGH_FOR_THREADS", (fastcall.MOST + 2) * kernel.operations.total)
-        patch.setattr(kernel, "_few", 0)  # as if no call were short
         patch.setattr(threads, "_pool", lambda process: asked.append(process) or pool(process))
         few = kernel(q[:-1])
         assert not asked

@@ -21,6 +21,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers and processes that tests 
     folder = tempfile.TemporaryDirectory(prefix="delassus-kernels-")
     os.environ["DELASSUS_CACHE"] = folder.name
 
+# machine code is what is tested, and tests that have nothing else to do wait for it
+os.environ.setdefault("DELASSUS_COMPILE", "wait")
+
 signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell has its background jobs ignore it; children inherit it

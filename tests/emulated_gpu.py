@@ -210,22 +210,21 @@ def orders(seed):
 
 
 @lru_cache(maxsize=32)
-def assembly_of(program, dtype, fused=True):
-    """Assembly of a program for a device; products and sums are rounded one by one without ``fused``."""
-    text = device_module(program, "double" if dtype == "float64" else "float")
-    return text if fused else text.replace(" contract ", " ")
+def assembly_of(program, dtype):
+    """Assembly of a program for a device."""
+    return device_module(program, "double" if dtype == "float64" else "float")
 
 
-def emulate(program, arguments, steps=1, least=-np.inf, threads=64, seed=0, fused=True, chained=None, assembly=None):
+def emulate(program, arguments, steps=1, least=-np.inf, threads=64, seed=0, chained=None, assembly=None):
     """Results of a program's kernel, hidden ones too, at arguments (n, …), or (steps, n, …).
 
-    Without ``fused``, products and sums are rounded one by one. ``chained`` are arrays (steps + 1, n, …) by the names
-    of arguments, of which each step takes a row and writes the next, the result of that name and ``_next``.
+    ``chained`` are arrays (steps + 1, n, …) by the names of arguments, of which each step takes a row and writes the
+    next, the result of that name and ``_next``.
     """
     dtype, item, chained = arguments[0].dtype, arguments[0].itemsize, chained or {}
     n = arguments[0].shape[arguments[0].ndim - 1 - len(program.arguments[0].shape)]
     if assembly is None:
-        assembly = assembly_of(program, dtype.name, fused)
+        assembly = assembly_of(program, dtype.name)
     kernel = kernel_of(assembly)
     memories, results, values = [], [], [n, steps, dtype.type(least)]
 

@@ -22,10 +22,12 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import delassus as ds
 from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
-from internals import NumpyRequest, host
+from internals import NumpyRequest
+from programs import HAS_FMA, host, reference
 from test_c import GCC, Compiled
 from tools import NOTHING
 
@@ -101,6 +103,7 @@ class Check:
     def run(self):
         self.reference()
         self.function()
+        self.evaluator()
         self.block()
         self.ones()
         self.ways_to_call()
@@ -232,6 +235,17 @@ class Check:
             f"bound {np.min(bound):.3g}; again by: {self.case.command}"
         )
 
+    def evaluator(self):
+        """Numbers of the evaluator, of all states and of one."""
+        self.evaluated, k = [], int(self.case.rng.integers(self.n))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DELASSUS_COMPILE", "never")
+            for at in (slice(None), slice(k, k + 1)):
+                values = [*self.part(at).values()]
+                self.evaluated.append((at, as_tuple(self.kernel.empty_results(len(range(self.n)[at])))))
+                self.kernel.compute(values, self.evaluated[-1][1], (len(range(self.n)[at]),), None)
+        self.kernel.code.spans[:] = 0, 0  # machine code from here on
+
     def block(self):
         """A batch, by lanes; what machine code solves, and what is solved again."""
         *found, error = self.called(self.values, return_error=True)
@@ -247,6 +261,8 @@ class Check:
             self.limits[r.name] = self.bound(self.noise[r.name], estimate)
             self.hold("a batch", r.name, x, self.expected[r.name], self.limits[r.name])
         self.of_block = found
+        for at, evaluated in self.evaluated:
+            self.same("the evaluator", evaluated, [x[at] for x in found], self.plain[at])
         self.statuses(found, error)
 
     def by_machine_code(self, values):
@@ -284,6 +300,8 @@ class Check:
         self.of_one = self.called(self.part(k))
         for r, x in zip(self.kernel.results, self.of_one, strict=True):
             self.hold("one state", r.name, x, self.expected[r.name], self.limits[r.name], k)
+        if self.plain[k]:
+            self.same("one state", self.of_one, [x[k] for x in self.of_block])
         for batch in {1, self.lanes - 1} - {0}:
             at = [(k + i) % self.n for i in range(batch)]
             if self.lanes > 1 and self.plain[at].all():
@@ -342,11 +360,11 @@ class Check:
         """C and CasADi, each of a few small programs; JAX where it is there."""
         case, rng, program = self.case, self.case.rng, self.kernel.program(False)
         is_short = case.size < SHORT
-        if is_short and rng.random() < OFTEN and GCC:
+        if is_short and rng.random() < OFTEN and GCC and HAS_FMA:
             with tempfile.TemporaryDirectory() as folder:
                 found = Compiled(program, folder, self.dtype.name, ("-O0",))(*self.values.values())
-            for r, x in zip(self.kernel.results, found, strict=True):
-                self.hold("C", r.name, x, self.expected[r.name], self.limits[r.name], where=self.plain)
+            self.same("C", found, self.of_block, self.plain)
+            self.same("the interpreter", reference(program, *self.values.values()), self.of_block, self.plain)
         if is_short and rng.random() < OFTEN and self.dtype == np.float64:
             k, function = int(rng.integers(self.n)), self.kernel.casadi()
             values = [x[k] for x in self.values.values()]  # of more than two axes, all but the first in one

@@ -381,7 +381,7 @@ def of_kernels(folder):
     by_all = (lambda t, q, v, u: np.eye(1, 3, 2) + 0.0 * q[..., None], lambda q, v: np.eye(2) + 0.0 * q[..., None])
     plan = next(ds.ilqr(rod_step, changes, [0.5], [0.0], np.zeros((3, 1)), 0.02, along, last))
     compiled = {"tree": one, "constraints": end, "method": "auto", "dtype": "float64", "lanes": 1, "payloads": (),
-                "error_bound": None, "outputs": None, "packed": False, "target": "cpu"}  # fmt: skip
+                "error_bound": None, "outputs": None, "packed": False, "wait": True, "target": "cpu"}  # fmt: skip
     ends = {"gravity": (0.0, 0.0, -9.0), "passive": "none", "damping": [0.1], "wrenches": ()}
     acts = {"targets": False, "baumgarte": None, "poses": False, "compliance": None, "active": False}
     driven = {"control": "tau", "v_target": False}

@@ -6,19 +6,19 @@ Each internal module is imported by one test file at most (`test_architecture.py
 from delassus import constraints, quantities
 from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
 from delassus.algorithms import dynamics, energy, rnea
-from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
-from delassus.algorithms.jacobian import jacobian, jacobian_columns
+from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.cli import app as cli
+from delassus.compiler.evaluator import Evaluated, laid_out, machine
 from delassus.compiler.jit import compile as runtime_loops
-from delassus.compiler.jit.compile import Bound, compiled, inlined
+from delassus.compiler.jit.compile import Bound, compiled, compiled_for, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import code
 from delassus.compiler.machine import ptx as ptx_module
@@ -26,7 +26,7 @@ from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
-from delassus.compiler.passes.simplify import PASSES, optimise
+from delassus.compiler.passes.simplify import optimise
 from delassus.compiler.program.pipeline import cut, make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
 from delassus.compiler.program.trace import trace, trace_request
@@ -90,7 +90,7 @@ from delassus.spatial.rotations import (
     rpy_from_rotation,
     skew,
 )
-from delassus.spatial.trace import interpret as interpreter
+from delassus.spatial.trace import sincos
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity

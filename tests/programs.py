@@ -8,6 +8,7 @@ import mmap
 import os
 from dataclasses import replace
 
+import llvmlite.binding as llvm
 import numpy as np
 from hypothesis import strategies as st
 
@@ -17,18 +18,39 @@ from internals import (
     OSIM_ALGORITHMS,
     Argument,
     Code,
+    Evaluated,
     Graph,
     Op,
     Program,
     Result,
     arity,
+    host,
     interpret_program,
+    laid_out,
+    llvm_module,
     object_code,
     optimise,
     trace,
 )
 
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.75, -3.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e-45, 1e308, -1e308, 1e-308)
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.75,
+    -3.5,
+    np.inf,
+    -np.inf,
+    np.nan,
+    -np.nan,
+    5e-324,
+    -5e-324,
+    1e-45,
+    1e308,
+    -1e308,
+    1e-308,
+)
 """Values that operations treat in their own way: zeros, infinities, NaN, denormals, values next to overflow."""
 
 K = np.random.default_rng(5).normal(size=(4, 6))
@@ -80,10 +102,12 @@ def delassus_program(name, tree, constraints, method, comment=()):
     return Program(name, optimise(kernel_graph(tree, constraints, method)), tuple(arguments), (result,), comment)
 
 
-def plain_program(graph, n_inputs, name="plain"):
-    """A graph with one argument ``x`` and one result ``y`` that has all outputs."""
-    n = sum(len(group) for group in graph.outputs)
-    return Program(name, graph, (Argument("x", (n_inputs,)),), (Result("y", (n,), tuple(range(n))),))
+def plain_program(graph, *sizes, name="plain", entries=None):
+    """A graph whose arguments have ``sizes``, with one result of all outputs, or of ``entries`` of these each."""
+    entries = entries or [range(sum(len(group) for group in graph.outputs))]
+    arguments = tuple(Argument(f"x{k}" if k else "x", (size,)) for k, size in enumerate(sizes))
+    results = tuple(Result(f"y{k}" if k else "y", (len(some),), tuple(some)) for k, some in enumerate(entries))
+    return Program(name, graph, arguments, results)
 
 
 def reference(program, *arguments):
@@ -93,9 +117,49 @@ def reference(program, *arguments):
     return [outputs[..., list(r.entries)].reshape(*outputs.shape[:-1], *r.shape) for r in program.results]
 
 
-def loaded(text):
+def loaded(text, level=1):
     """Machine code of assembly for this processor, ready to be called."""
-    return Code(object_code(text))
+    return Code(object_code(text, level=level))
+
+
+def object_for(text, level=1, **processor):
+    """Object code of assembly for a processor that is as this one, but for what is said."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return object_code(text, replace(host(), **processor), level)
+
+
+def by_llvm(program, dtype, lanes, level=1, has_fma=True):
+    """A program as machine code of so many lanes."""
+    text = llvm_module(program, "double" if dtype == "float64" else "float", lanes, 16, has_fma)
+    return Runs(program, dtype, loaded(text, level))
+
+
+class Runs:
+    """A program by machine code, or by the evaluator, as a function of arrays of its arguments (n, …)."""
+
+    def __init__(self, program, dtype, code=None):
+        self.program, self.dtype = program, np.dtype(dtype)
+        sizes = tuple(x.size for x in (*program.arguments, *program.results))
+        self.code = code or Evaluated(laid_out(program), sizes, len(program.arguments), dtype)
+        kinds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        self.span = ctypes.CFUNCTYPE(None, *kinds)(self.code.address("span"))
+
+    def __call__(self, *arguments, first=0, n=None, behind=False):
+        """``n`` states from the ``first`` on; others of the results stay 77."""
+        given = [at_a_wall(np.ascontiguousarray(x, self.dtype), behind) for x in arguments]
+        states = len(given[0])
+        found = [at_a_wall(np.full((states, *r.shape), 77, self.dtype), behind) for r in self.program.results]
+        places = (ctypes.c_int64 * len([*given, *found]))(*(x.ctypes.data for x in (*given, *found)))
+        self.span(places, first, states - first if n is None else n)
+        return found
+
+
+HAS_FMA = host().has_fma
+"""Whether this processor multiplies and adds at once."""
+
+FUSING = ("-mfma",) if HAS_FMA and host().triple.startswith("x86_64") else ()
+"""Flags with which C fuses what this processor can."""
 
 
 def same(actual, expected):

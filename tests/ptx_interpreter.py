@@ -260,6 +260,8 @@ class Frame:
         if operation == "setp":
             x, y = (self.read(name, suffix) for name in rest)
             how = parts[0]
+            if how == "nan":
+                return self.write(target, np.isnan(x) | np.isnan(y), mask)
             found = COMPARED[how.rstrip("u") if how != "neu" and how != "equ" else how[:2]](x, y)
             if how.endswith("u"):
                 found = found | np.isnan(x) | np.isnan(y)

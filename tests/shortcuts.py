@@ -42,12 +42,6 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("            for x in self.next_use:\n                self._store(x)\n", ""),
         ),
     },
-    "compiler/passes/schedule.py": {
-        "test_allocate.py::test_overlapping_operations_are_the_same": (
-            ("and self.uses[x] == 1 and x not in outputs]", "and x not in outputs]"),
-            ("self.uses[x] == 1 and x not in outputs", "self.uses[x] <= 2 and x not in outputs"),
-        ),
-    },
     "compiler/passes/simplify.py": {
         "test_passes.py::test_division_by_a_constant": (
             ("if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:", "if True:"),
@@ -57,6 +51,13 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_passes.py::test_quotients_by_one_number_share_its_reciprocal": (
             ("return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)", "return reciprocal"),
+        ),
+        "test_passes.py::test_products_are_fused_with_sums": (
+            ("is_product[kept] = False", "is_product[kept] = True"),
+            ("(first[user] == product) | ~is_single[first[user]]", "first[user] == product"),
+        ),
+        "test_passes.py::test_products_of_many_uses_stay": (
+            ("(uses[:-1] <= MOST_USES)", "(uses[:-1] <= MOST_USES + 1)"),
         ),
         "test_passes.py::test_signs_are_folded": (
             ("y, minus_y = build.nodes[y][1], not minus_y", "y, minus_y = build.nodes[y][1], True"),
@@ -750,7 +751,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("firsts = range(0, max(n - chunk, 0) + 1, chunk)", "firsts = range(0, n, chunk)"),
         ),
         "test_threads.py::test_the_work_of_a_call_says_whether_threads_are_worth_it": (
-            ("allowed() if operations >= ENOUGH_FOR_THREADS else min(few, allowed())", "allowed()"),
+            ("        if operations >= ENOUGH_FOR_THREADS:\n", "        if True:\n"),
         ),
     },
 }

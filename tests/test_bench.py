@@ -306,7 +306,8 @@ def test_phases_add_up(arm):
         )
         found = phases(arm, method)
         total = sum(count.total for count in found.values())
-        assert total == pytest.approx(compiled.operations.total, rel=0.1)  # further passes are the compiler's
+        separate = compiled.operations.total + compiled.operations.fma
+        assert total == pytest.approx(separate, rel=0.1)  # further passes are the compiler's
         assert found["velocities"].total and found[last].total
 
 

@@ -838,8 +838,9 @@ def test_who_dies_with_a_lock_blocks_nobody(folder):
 
 @posix
 @pytest.mark.parametrize("patience", [0.0, 60.0])
-def test_who_is_stopped_with_a_lock_is_waited_for_so_long(patience, folder, monkeypatch, capsys):
+def test_who_is_stopped_with_a_lock_is_waited_for_so_long(patience, folder, monkeypatch, caplog):
     """Waiting is announced, as compilation is, where it takes longer than so many seconds."""
+    caplog.set_level("INFO", "delassus")
     monkeypatch.setattr(cache, "LONGEST_WAIT", 0.1)
     monkeypatch.setattr("delassus.errors.PATIENCE", patience)
     script = (
@@ -853,9 +854,9 @@ def test_who_is_stopped_with_a_lock_is_waited_for_so_long(patience, folder, monk
         process.send_signal(signal.SIGSTOP)
         try:
             assert cache.fetch(KEY, lambda: PAYLOAD, WHAT) == PAYLOAD
-            said, other = capsys.readouterr().err, f"for another process or thread to compile {WHAT}"
+            said, other = caplog.text, f"for another process or thread to compile {WHAT}"
             assert f"not waiting any longer {other}" in said
-            assert [f"delassus: waiting {other} …" in said, "delassus: waited 0." in said] == [not patience] * 2
+            assert [f"waiting {other} …" in said, "waited 0." in said] == [not patience] * 2
             assert names(folder) == {f"{KEY}.kernel", f"{KEY}.lock"}
         finally:
             process.send_signal(signal.SIGCONT)
@@ -1057,7 +1058,9 @@ def test_loops_without_a_cache(loop, folder, monkeypatch, trouble):
 @pytest.mark.slow
 def test_processes_that_want_the_same_loop_compile_it_once(loop, folder):
     script = (
+        "import logging\n"
         "from delassus import errors\n"
+        "logging.basicConfig(level='INFO')\n"
         "errors.PATIENCE = 0.0\n"  # says what is compiled however fast it is
         "from tests_cache_loops import triple\n"
         "assert [triple(float(k)) for k in range(3)] == [0.0, 3.0, 6.0]\n"

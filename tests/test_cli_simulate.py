@@ -185,17 +185,20 @@ def test_folders_that_cannot_be_made_are_refused_before_any_work(option, tmp_pat
 
 
 @pytest.mark.slow
-def test_warmup(monkeypatch):
+def test_warmup(monkeypatch, caplog):
     """Every part is named with its time; afterwards nothing is left to compile for it. No extra is needed."""
     monkeypatch.setattr("delassus.errors.PATIENCE", 0.0)
+    monkeypatch.setenv("DELASSUS_COMPILE", "never")
+    caplog.set_level("INFO", "delassus")
     for package in ("scipy", "coal", "clarabel", "trimesh"):
         monkeypatch.setitem(sys.modules, package, None)
     for _ in range(2):
+        caplog.clear()
         outcome = CliRunner().invoke(cli.app, ["warmup"])
         assert outcome.exit_code == 0
         for part in ("collision", "steps of Simulator", "solver lemke", "solver pgs", "solver nsgs", "solver admm"):
             assert f"{part}: " in outcome.output
-    assert "compiling" not in outcome.stderr
+    assert "compiling" not in outcome.stderr + caplog.text
 
 
 @pytest.mark.slow

@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from internals import Bound, call_at, compiled, inlined
+from internals import Bound, call_at, compiled, compiled_for, inlined
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
 
@@ -286,16 +287,42 @@ def test_what_cannot_be_compiled_is_named(function, arguments, message) -> None:
         function(*arguments)
 
 
-def test_compilation_is_announced(tmp_path, monkeypatch, capfd) -> None:  # type: ignore[no-untyped-def]
-    """Once a function that Python calls, where there is nothing in the cache, and not where there is."""
+@pytest.mark.slow
+def test_large_loops_run_quickly_made_code_until_another_process_has_optimised_it(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """All do here: the same numbers, and calls that were bound before run what came later."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    monkeypatch.setenv("DELASSUS_COMPILE", "background")
+    monkeypatch.setitem(compiled.__globals__, "WORTH_WAITING", -1.0)
+    monkeypatch.setattr(_functions, "_made", {})
+    bound = _functions.bound(0.7, 0.3)  # type: ignore[attr-defined]
+    found, machine = bound(), bound._machine
+    entry, end = machine.place.value, time.monotonic() + 120.0
+    while machine.place.value == entry and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(machine._codes) == 2 and len(list(tmp_path.glob("*.kernel"))) == 2
+    assert bound() == found == _functions(0.7, 0.3)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_compilation_is_announced(listens, is_terminal, tmp_path, monkeypatch, capsys, caplog) -> None:  # type: ignore[no-untyped-def]
+    """Once a function that Python calls, by the name that it has for users, unless it is in the cache.
+
+    To who listens, else where stderr is a terminal.
+    """
+    caplog.set_level("INFO" if listens else "WARNING", "delassus")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
     monkeypatch.setattr("delassus.errors.PATIENCE", 0.0)
     for announced in (1, 0):
-        function = compiled(_six_times)
+        function = compiled_for("six times as much")(_six_times)
         assert (function(1.0), function(2.0)) == (6.0, 12.0)
-        said = capfd.readouterr().err
-        assert said.count("_six_times and 1 functions that it calls …\ndelassus: compiled in ") == announced
-        assert said.count("\n") == 2 * announced
+        said = [line.removeprefix("delassus: ") for line in capsys.readouterr().err.splitlines()]
+        assert bool(said) == bool(announced and is_terminal and not listens)
+        said += caplog.messages
+        caplog.clear()
+        wanted = ["compiling six times as much …", "compiled in "] if announced and (is_terminal or listens) else []
+        assert [line.rstrip("0123456789.s ") for line in said] == [line.rstrip() for line in wanted]
 
 
 @compiled

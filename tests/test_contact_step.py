@@ -939,3 +939,16 @@ def test_slides_and_one_hinge_have_no_products_to_pay_for(tmp_path):
         for tree in (ds.load(tmp_path / "slides.xml"), ds.mechanisms.pendulum(1), ds.mechanisms.pendulum(2))
     ]
     assert products[:2] == [0, 0] and products[2] > 0
+
+
+def test_accelerations_of_scenes_cost_as_much_a_link_however_many_there_are():
+    """Beside the mass matrix, without loops and with them."""
+
+    def operations(n, tied, *more):
+        tree = ds.mechanisms.chain(n, root="floating")
+        loops = [ds.Point(f"link{n}")] if tied else []
+        return ds.compile(tree, loops, "joint_space_motion", outputs=("poses", "twists", "M", *more)).operations.total
+
+    for tied in (False, True):
+        few, some, many = (operations(n, tied, "qdd") - operations(n, tied) for n in (4, 8, 16))
+        assert 0 < many - some < 2.2 * (some - few), (tied, few, some, many)

@@ -232,6 +232,17 @@ def test_configurations_without_inertia_along_a_joint() -> None:
     assert np.isfinite(sim.q).all()
 
 
+@pytest.mark.parametrize("n", [2, 4])
+def test_simulations_that_leave_what_can_be_computed_name_a_link(n: int) -> None:
+    """Forces that grow with velocities: mass matrices become NaN at once, or after some steps."""
+    for size in (1e3, 1e100, 1e150):
+        sim = ds.Simulator(ds.Scene(ds.mechanisms.pendulum(n)), v0=np.full(n, size), dt=1e-2)
+        with pytest.raises(ConfigurationError, match=r"velocity of link 'rod\d'.*finite numbers"):
+            for _ in range(1000):
+                sim.step(1e3 * sim.v)
+    ds.Simulator(ds.Scene(ds.mechanisms.pendulum(n)), q0=np.full(n, 1e200))  # starts, as with one joint
+
+
 def test_formulate_as_it_is_usually_called(scene: ds.Scene) -> None:
     state = State([0, 0, 0.1, *IDENTITY], np.zeros(6))
     problem = formulate(scene, state, "os")

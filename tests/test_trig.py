@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import platform
 
 import mpmath
 import numpy as np
 import pytest
 
-from delassus.compiler.targets.llvm import trig
 from delassus.compiler.targets.llvm.text import LlvmText
+from internals import sincos as trig
+from programs import same
 
 llvm = pytest.importorskip("llvmlite.binding")
 
@@ -77,8 +79,8 @@ class Compiled:
 
     def __init__(self, lanes, scalar, *, oldest=False, passes=True, has_fma):
         self.lanes, self.dtype = lanes, np.dtype(DTYPE[scalar])
-        text = LlvmText(lanes, scalar)
-        results = trig.sincos(text, "%a", has_fma)
+        text = LlvmText(lanes, scalar, has_fma)
+        results = trig.sincos(text, "%a")
         align = self.dtype.itemsize
         lines = ["define void @f(ptr %p, ptr %q, i64 %n) {", "entry:", "br label %loop", "loop:"]
         lines += ["%i = phi i64 [0, %entry], [%next, %loop]", f"%pi = getelementptr {text.vector}, ptr %p, i64 %i"]
@@ -278,6 +280,33 @@ def test_lanes_agree_on_sine_and_cosine(scalar, oldest, has_fma):
         for actual, expected in zip(result, results[0], strict=True):
             assert np.array_equal(actual, expected, equal_nan=True)
             assert np.array_equal(np.signbit(actual[:-2]), np.signbit(expected[:-2]))  # a NaN has no sign
+
+
+@needs_fma
+@pytest.mark.parametrize("scalar", DTYPE)
+def test_the_interpreter_has_the_same_sines_and_cosines(scalar):
+    """To the bit."""
+    rng = np.random.default_rng(5)
+    turns = near_quarter_turns(2000, DTYPE[scalar])
+    x = np.concatenate([turns, rng.uniform(-1e6, 1e6, 4001), logarithmic(rng, 4000, 1e-300, 1e9), [-0.0, np.nan]])
+    x = x.astype(DTYPE[scalar])
+    for of_arrays, of_machine in zip((trig.sine(x), trig.cosine(x)), compiled(4, scalar, has_fma=True)(x), strict=True):
+        same(of_arrays, of_machine)
+
+
+def test_single_numbers_have_the_sines_and_fused_products_of_arrays():
+    """To the bit, also of zeros of both signs, one after the other."""
+    rng = np.random.default_rng(6)
+    x = np.concatenate(
+        [near_quarter_turns(500, np.float64), logarithmic(rng, 500, 1e-300, 1e9), rng.uniform(-4, 4, 500)]
+    )
+    x = np.append(x, [0.0, -0.0, 0.0, np.nan, np.inf, -np.inf])
+    same(np.array([trig.sincos_of(number) for number in x.tolist()]).T, np.array([trig.sine(x), trig.cosine(x)]))
+    special = [0.0, -0.0, 1.0, -3.0, 5e-324, -5e-324, 1e-160, 1e-308, 1e160, -1.7e308, np.inf, -np.inf, np.nan]
+    some = np.array(list(itertools.product(special, repeat=3)) + rng.integers(0, 2**63, (2000, 3)).view(float).tolist())
+    with np.errstate(over="ignore"):
+        some[-1000:, 2] = -(some[-1000:, 0] * some[-1000:, 1])
+    same(np.array([trig.fused_number(*numbers) for numbers in some.tolist()]), trig.fused(*some.T))
 
 
 @pytest.mark.skipif(not X86, reason="reads the assembly of x86")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import reprlib
 import sys
 import threading
@@ -15,6 +16,8 @@ from typing import Self
 
 LONGEST_PART = 300
 """Parts of messages longer than this lose their middle: they may hold names of any length."""
+
+_logger = logging.getLogger("delassus")
 
 PATIENCE = 1.0
 """Seconds after which compilation, and waiting for it, say what they do."""
@@ -119,9 +122,13 @@ def warn(message: str, *, once: bool = False, kind: str = "") -> None:
 
 
 def announce(message: str) -> None:
-    """Say on stderr what takes long, in a terminal, a notebook or a pipe."""
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        print(f"delassus: {visible(message)}", file=sys.stderr, flush=True)
+    """Say what takes long: to the logger "delassus", or on stderr where that is a terminal and nobody listens."""
+    if _logger.isEnabledFor(logging.INFO) and _logger.hasHandlers():
+        _logger.info(visible(message))
+        return
+    with suppress(OSError, ValueError, AttributeError):  # nobody reads it any more, or ever did
+        if sys.stderr.isatty():
+            print(f"delassus: {visible(message)}", file=sys.stderr, flush=True)
 
 
 @contextmanager

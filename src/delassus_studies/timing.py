@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.compiler.machine.code import waiting
 from delassus.compiler.machine.cpu import host
-from delassus.errors import announce
 from delassus.planner import plan
 from delassus.spatial.rotations import Array
 from delassus.version import __version__
@@ -103,12 +104,18 @@ def _name(case: Any) -> str:
 def in_turn(cases: Sequence[Named]) -> Iterator[Named]:
     """The cases one after the other; says on stderr which is measured, and about how long the rest will take."""
     began = time.perf_counter()
-    for number, case in enumerate(cases):
-        left = (time.perf_counter() - began) / max(1, number) * (len(cases) - number)
-        rest = f"about {left:.0f} s left" if number else "the time of the first tells how long all take"
-        announce(f"measuring {_name(case)} ({number + 1} of {len(cases)}, {rest})")
-        yield case
-    announce(f"measured in {time.perf_counter() - began:.0f} s")
+    with waiting():
+        for number, case in enumerate(cases):
+            left = (time.perf_counter() - began) / max(1, number) * (len(cases) - number)
+            rest = f"about {left:.0f} s left" if number else "the time of the first tells how long all take"
+            _say(f"measuring {_name(case)} ({number + 1} of {len(cases)}, {rest})")
+            yield case
+    _say(f"measured in {time.perf_counter() - began:.0f} s")
+
+
+def _say(message: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        print(f"delassus: {message}", file=sys.stderr, flush=True)
 
 
 def each(record: Record, key: str, cases: Sequence[Named], measure: Callable[[Any], Any]) -> Iterator[Record]:

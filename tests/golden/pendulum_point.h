@@ -1,6 +1,6 @@
 /*
  * Delassus matrix J M^-1 J' of chain2, [Point('link2', 3 rows)], by pv-osim.
- * 35 operations; robot cf6634b18593f73bc4855865049f13b19ea217e2c57700035a0b5b35af6244fb
+ * 29 operations; robot cf6634b18593f73bc4855865049f13b19ea217e2c57700035a0b5b35af6244fb
  * delassus VERSION, numpy VERSION
  *
  * Arguments, for one state:

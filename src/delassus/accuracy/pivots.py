@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op
+from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
+from delassus.spatial.trace.sincos import sine_and_cosine
 from delassus.spatial.trace.trace_ops import TraceOps
 
 
@@ -196,12 +197,16 @@ def _measured(
     def rounded(c: float) -> Array:
         return np.full(2 * n, c) * (1.0 + rounding(c) * (next(noise) - 1.0) if rounding(c) else 1.0)
 
-    def noisy(operation: Callable[..., Any]) -> Callable[..., Any]:
+    def noisy(operation: Callable[..., Any], arity: int) -> Callable[..., Any]:
+        if arity == 2:
+            return lambda x, y: operation(x, y) * next(noise)
         return lambda *operands: operation(*operands) * next(noise)
 
-    operations = {op: o.values if o.is_exact else noisy(o.values) for op, o in OPERATIONS.items()}
+    inputs = list(np.ascontiguousarray(np.concatenate([x, x]).T))
+    semantics = _semantics(graph, inputs)
+    operations = {op: f if OPERATIONS[op].is_exact else noisy(f, arity(op)) for op, f in semantics.items()}
     with np.errstate(all="ignore"):
-        both = evaluate(graph, list(np.concatenate([x, x]).T), rounded, operations)
+        both = evaluate(graph, inputs, rounded, operations)
     error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
         if len(nodes):
@@ -224,9 +229,18 @@ def _measured(
     return [None if v is None else v[:n] for v in both], error, regular
 
 
+def _semantics(graph: Graph, inputs: Sequence[Array]) -> dict[int, Callable[..., Any]]:
+    """Meanings of operations, where sines and cosines of inputs are made together."""
+    angles = graph.a[(graph.op == Op.SIN) | (graph.op == Op.COS)]
+    angles = np.unique(graph.a[angles[graph.op[angles] == Op.INPUT]])
+    sine, cosine = sine_and_cosine([inputs[k] for k in angles.tolist()])
+    return SEMANTICS | {Op.SIN: sine, Op.COS: cosine}
+
+
 def _values(graph: Graph, x: Array) -> list[Any]:
+    inputs = list(np.ascontiguousarray(x.T))
     with np.errstate(all="ignore"):
-        return evaluate(graph, list(x.T), lambda c: np.full(len(x), c), SEMANTICS)
+        return evaluate(graph, inputs, lambda c: np.full(len(x), c), _semantics(graph, inputs))
 
 
 def _sizes(graph: Graph, x: Array) -> list[Any]:

@@ -275,7 +275,7 @@ def export(
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h, or PTX."""
     from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
     from delassus.compiler.machine.ptx import write_ptx
-    from delassus.compiler.program.pipeline import derivative_programs, make_program
+    from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
     from delassus.compiler.targets.c.module import write_c
     from delassus.compiler.targets.c.text import Scalar
     from delassus.errors import ConfigurationError
@@ -299,7 +299,7 @@ def export(
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
-    program = make_program(asked, with_rcond=False)
+    program = without_estimate(asked, make_program(asked))
     scalar: Scalar = "float" if single else "double"
     if ptx and casadi:
         raise ConfigurationError("--ptx", "no --casadi", f"--casadi {casadi}", "CasADi takes C: leave out one of them.")

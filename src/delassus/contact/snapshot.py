@@ -25,7 +25,7 @@ from delassus.model.check import finite_array
 from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.numpy_ops import stacked
 from delassus.spatial.rotations import Array, skew

@@ -9,7 +9,7 @@ from delassus.gym.arrays import Range
 from delassus.gym.worlds import Array, Floats, Whole, Worlds, target_of
 from delassus.model.mechanisms import chain
 from delassus.model.shapes import Sphere
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 
 LINKS, RADIUS = 7, 0.03
 """Of the arm; of its tip (m)."""

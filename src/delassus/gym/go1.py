@@ -14,7 +14,7 @@ from delassus.gym.arrays import LARGEST
 from delassus.gym.worlds import Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_flag, finite_array, real_array
 from delassus.model.shapes import Sphere
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1, on_floor
 from delassus.scenes.trot import LEGS
 

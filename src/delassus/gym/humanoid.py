@@ -14,7 +14,7 @@ from delassus.model.check import check_number
 from delassus.model.mechanisms import humanoid
 from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 
 ROTOR, STIFFNESS, DAMPING, REACH = 0.1, 300.0, 8.0, 0.3
 """Of joints: inertia of motors (kg m²), N m/rad, N m s/rad, and the largest offset of a target (rad)."""

@@ -30,6 +30,10 @@ _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?
 NUMBERS = re.compile(rf"[ \t\r\n]*(?:{_NUMBER}(?:[ \t\r\n]+|$))*")
 
 
+PLAIN = frozenset({float, int, np.float64, np.ndarray})
+"""Types of what cannot be masked, which is all that most lists hold."""
+
+
 def is_masked(value: Any, depth: int = 0) -> bool:
     """Whether some numbers of a masked array, or of those in lists, are masked: what NumPy's functions drop.
 
@@ -38,7 +42,11 @@ def is_masked(value: Any, depth: int = 0) -> bool:
     if "numpy.ma" not in sys.modules:
         return False
     if isinstance(value, list | tuple):
-        return depth <= MOST_AXES and any(is_masked(x, depth + 1) for x in value)
+        return (
+            depth <= MOST_AXES
+            and not PLAIN.issuperset(map(type, value))
+            and any(is_masked(x, depth + 1) for x in value)
+        )
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
 from delassus.compiler.machine.code import KnownProgram
-from delassus.compiler.program.pipeline import derivative_programs, make_program
+from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
@@ -190,8 +190,9 @@ class AnyKernel(ABC):
 
     def program(self, return_error: bool = True) -> Program:
         """The program before it is code (traced again), with its hidden result ``rcond`` or without."""
-        return_error = check_flag("return_error", return_error)
-        return make_program(replace(self.request, error_dtype=self.error_dtype), return_error, self.dtype.name)
+        asked = replace(self.request, error_dtype=self.error_dtype)
+        program = make_program(asked, dtype=self.dtype.name)
+        return program if check_flag("return_error", return_error) else without_estimate(asked, program)
 
     def export_c(self, folder: str | Path, *, return_error: bool = False, casadi: int = 0) -> tuple[Path, Path]:
         """Write the kernel as C99, one ``.h`` and one ``.c`` that need only ``math.h``; returns their paths.

@@ -49,7 +49,9 @@ def gathered(
     if shown_as:
         names = [shown_as.get(name, name) for name in names]
     arrays = [checked(x, a, dtype, name) for x, a, name in zip(complete, arguments, names, strict=True)]
-    arrays, batch = of_one_batch(arrays, arguments, np.broadcast_to, names, advice, anew)
+    batch: Batch = ()
+    if anew or any(x.shape != a.shape for x, a in zip(arrays, arguments, strict=True)):
+        arrays, batch = of_one_batch(arrays, arguments, np.broadcast_to, names, advice, anew)
     return [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in arrays], batch
 
 
@@ -107,15 +109,20 @@ def batch_of_all(names: Sequence[str], leading: Sequence[Batch], advice: str = B
 
 def checked(x: ArrayLike, argument: Argument, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """Array (..., shape of one state) of the kernel's dtype; whole numbers and Python's own are converted."""
+    if type(x) is np.ndarray and x.dtype == dtype:
+        check_shape(x.shape, argument.shape, name)
+        return x
     if is_masked(x):
         raise ConfigurationError(name, "numbers none of which is masked", shown(x), UNMASKED)
     try:
         array = np.asarray(x, dtype=dtype if type(x) in (float, int) else None)
     except Exception:  # an object's own conversion may raise anything, and all of it means: no array of numbers
         array = np.asarray(None)
-    check_dtype(array.dtype, dtype, name, argument)
+    if array.dtype != dtype:
+        check_dtype(array.dtype, dtype, name, argument)
+        array = array.astype(dtype)
     check_shape(array.shape, argument.shape, name)
-    return array.astype(dtype, copy=False)
+    return array
 
 
 def over_time(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from delassus.accuracy.estimate import check_error_bound
 from delassus.compiler.machine.cpu import host
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import check_choice, is_whole
+from delassus.model.check import check_choice, check_flag, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.options import Constraints, Keywords
@@ -48,6 +48,7 @@ def compile(
     error_bound: float | None = None,
     outputs: str | Sequence[str] | None = None,
     packed: bool = False,
+    wait: bool = True,
     target: Literal["cpu"] = "cpu",
     **options: Unpack[Keywords],
 ) -> Kernel: ...
@@ -66,6 +67,7 @@ def compile(
     error_bound: float | None = None,
     outputs: str | Sequence[str] | None = None,
     packed: bool = False,
+    wait: bool = True,
     target: Literal["cuda"],
     **options: Unpack[Keywords],
 ) -> CudaKernel: ...
@@ -83,6 +85,7 @@ def compile(  # the public name; the built-in of that name is not used here
     error_bound: float | None = None,
     outputs: str | Sequence[str] | None = None,
     packed: bool = False,
+    wait: bool = True,
     target: Literal["cpu", "cuda"] = "cpu",
     **options: Unpack[Keywords],
 ) -> AnyKernel:
@@ -127,6 +130,11 @@ def compile(  # the public name; the built-in of that name is not used here
         not given. What no result needs takes no operation.
     packed : bool
         Of symmetric matrices return the lower triangle, row by row: (..., n (n + 1) / 2), half of what is written.
+    wait : bool
+        Whether the first calls wait for machine code. If not, they are answered at once by an evaluator of programs,
+        ten times as slow for one state and four times in batches, while another process compiles; results are the same
+        to the bit. The environment variable ``DELASSUS_COMPILE`` says it for all kernels: "wait", "background", or
+        "never", with the evaluator alone.
     target : {"cpu", "cuda"}
         What runs it: this processor, or NVIDIA's GPUs, a thread a state, which needs the extra ``cuda`` and a driver
         when it is called. States above ``error_bound`` are not solved again there: their results are NaN.
@@ -175,9 +183,12 @@ def compile(  # the public name; the built-in of that name is not used here
     check_choice("dtype", dtype, DTYPES, ConfigurationError)
     check_choice("target", target, TARGETS, ConfigurationError)
     check_error_bound(error_bound, dtype)
+    check_flag("wait", wait)
     if target == "cuda":
         from delassus.runtime.cuda.kernel import CudaKernel
 
+        if not wait:
+            raise ConfigurationError("wait", "True with target='cuda'", "False", "GPUs have no evaluator.")
         if lanes is not None:
             raise ConfigurationError("lanes", "None with target='cuda'", shown(lanes), "A thread has one state.")
         return CudaKernel(asked, dtype, error_bound=error_bound)
@@ -185,7 +196,11 @@ def compile(  # the public name; the built-in of that name is not used here
         lanes = host().lanes(dtype)
     elif not is_whole(lanes) or lanes not in (1, 2, 4, 8, 16, 32):
         raise ConfigurationError("lanes", "1, 2, 4, 8, 16 or 32", shown(lanes), "Or leave it out.")
-    return Kernel(asked, dtype, lanes, error_bound=error_bound)
+    return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=wait)
+
+
+compile_at_once = partial(compile, wait=False)
+"""For what starts at once: simulators, environments and controllers of scenes."""
 
 
 def _table() -> str:

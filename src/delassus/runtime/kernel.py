@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from math import prod
+from operator import is_not
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.policy import ACCURATE
-from delassus.accuracy.status import HARMLESS, Resolved, warn_of
+from delassus.accuracy.status import HARMLESS, DynamicsStatus, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
@@ -32,6 +33,8 @@ from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
+
+_span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Kernel(AnyKernel):
@@ -72,8 +75,9 @@ class Kernel(AnyKernel):
         reason: str = "",
         error_bound: float | None = None,
         tried: tuple[str, ...] = (),
+        wait: bool = True,
     ) -> None:
-        self.code = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason)
+        self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
         super().__init__(request, dtype, error_bound, self.code)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self.lanes = lanes
@@ -86,10 +90,10 @@ class Kernel(AnyKernel):
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
         lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
-        return restored, (self.request, self.dtype.name, lanes, "", self.error_bound)
+        return restored, (self.request, self.dtype.name, lanes, "", self.error_bound, self._wait)
 
     def _of(self, asked: Request, reason: str) -> Kernel:
-        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound)
+        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound, wait=self._wait)
 
     @cached_property
     def identity(self) -> str:
@@ -102,7 +106,7 @@ class Kernel(AnyKernel):
         Where results divide, one more pointer is for the reciprocal condition of each state. The code is for all
         numbers of states that are below `lanes`, or for all others: it is compiled when it is first asked for.
         """
-        return self.code.of(check_whole("states", states, "", least=1)).address("batch")
+        return self.code.compiled(check_whole("states", states, "", least=1)).address("batch")
 
     def _call(
         self,
@@ -173,7 +177,16 @@ class Kernel(AnyKernel):
         if others := {library_of(type(x)) for x in (*arguments, *named.values())} - {""}:
             return libraries.call(self, others, arguments, named, out is None and threads is None and not asked)
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
+        is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
+        is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
+        if is_alone and is_new and not asked:
+            found = self._direct(*arrays) if out is None else self._direct(*arrays, out=out)
+            if found is not NotImplemented:
+                return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
+        if is_alone and return_status and not return_error and self.has_rcond and self.request.knows_rank:
+            if self._direct(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
+                return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
         run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
             more = {"status": run.status if return_status else None, "error": run.error if return_error else None}
@@ -252,7 +265,7 @@ class Kernel(AnyKernel):
             return None
         request, dtype, reason = asked
         lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
-        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried)
+        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried, self._wait)
 
     def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
         """Run the machine code; returns the reciprocal conditions, if it makes any."""
@@ -260,10 +273,12 @@ class Kernel(AnyKernel):
         rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
         if n:
             code, number = self.code.of(n), number_of(threads, n * self.operations.total, is_helped=True)
-            types = [ctypes.c_int64, *[ctypes.c_void_p] * len(self._strides)]
-            run: Any = ctypes.CFUNCTYPE(None, *types)(code.address("batch"))
-            run.code = code  # which must stay while it runs, on whatever thread
+            span = _span_type(code.address("span"))
             every = [*arrays, *results, *rcond]
+
+            def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
+                span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)
+
             over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
         return rcond
 
@@ -350,6 +365,8 @@ def _declined(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def restored(request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None) -> Kernel:
+def restored(
+    request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None, wait: bool = True
+) -> Kernel:
     """Kernel that has been pickled, the same one while it lives; without ``lanes`` with those of this processor."""
-    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound)
+    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound, (), wait)

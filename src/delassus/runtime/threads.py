@@ -110,8 +110,9 @@ def number_of(threads: int | None, operations: int, is_helped: bool = False) -> 
     ``is_helped``: two may be this one and the helper.
     """
     if threads is None:
-        few = 2 if is_helped and operations >= HELPED and helper_address() else 1
-        return allowed() if operations >= ENOUGH_FOR_THREADS else min(few, allowed())
+        if operations >= ENOUGH_FOR_THREADS:
+            return allowed()
+        return min(2, allowed()) if is_helped and operations >= HELPED and helper_address() else 1
     return min(check_whole("threads", threads, "Or leave it out.", least=1), cores())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from delassus.constraints import Point
 from delassus.contact.scene import Scene
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
 

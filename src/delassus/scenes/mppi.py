@@ -36,7 +36,7 @@ from delassus.errors import unknown_name
 from delassus.model.check import check_whole
 from delassus.model.shapes import Box, Collider, Sphere
 from delassus.model.tree import WORLD
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.scenes.quadruped import FOOT_RADIUS, FRICTION, TRUNK, generic_quadruped, go1, on_floor
 from delassus.scenes.ready import ReadyScene

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from delassus.constraints import Point
 from delassus.model.kinematics import world_poses
 from delassus.model.tree import Tree, total_mass
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.joint_kinds import BALL
 from delassus.spatial.numpy_ops import NUMPY, stacked

@@ -16,7 +16,7 @@ from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.options import Control
 from delassus.quantities.quantity import CONTROLS
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.state import one_state
 from delassus.spatial.rotations import Array

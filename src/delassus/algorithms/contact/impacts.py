@@ -58,7 +58,6 @@ def impact_times(
     """
     ops, tree, n = step.ops, step.tree, len(step.points)
     bodies, tied = step.bodies, {link for links, _ in step.tied for link in links}
-    body_of = {link: b for b, links in enumerate(bodies) for link in links}
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
     held = [bool(tied & {*links}) for links in bodies]
     falls = [cast(Scalar, 0.0 if x else 1.0) for x in held]
@@ -68,9 +67,9 @@ def impact_times(
     gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
     fall = bouncing_speed(ops, column(ops, step.motion.gravity), step.h)
     J, own, approach, more = ops.entries(step.space.J), list[list[int]](), list[Scalar](), list[dict[int, Scalar]]()
-    for k, (candidate, *_) in enumerate(step.points):
+    for k in range(n):
         row = J[step.others[3 * k + 2]]
-        own.append(sorted({body_of[link] for link in candidate.arms}))
+        own.append(step.on[k])
         approach.append(sum((row[c] * step.v[c] for b in own[k] for c in dofs[b]), cast(Scalar, 0.0)))
         more.append({b: sum((row[c] * gained[c] for c in dofs[b]), cast(Scalar, 0.0)) for b in own[k]})
 

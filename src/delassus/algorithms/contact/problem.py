@@ -151,6 +151,10 @@ class StepProblem:
         Of all rows, points first.
     pyramid : bool
         Whether friction is that of a pyramid of four sides, with spins of two more each, in place of the cone.
+    bodies : list of list of int
+        Numbers of the bodies that each point, and then each joint, is on; all on one if empty.
+    turns : list of Scalar
+        Of each point: 1 where it turns, 0 where it does not.
     mobility : list of Scalar
         Of each row (m): of a point the mean of its three.
     """
@@ -164,7 +168,9 @@ class StepProblem:
         points: Sequence[PointLaw],
         joints: Sequence[JointLaw],
         pyramid: bool,
+        bodies: Sequence[Sequence[int]] = (),
     ) -> None:
+        self.bodies = bodies or [[0]] * (len(points) + len(joints))
         self.ops, self.points, self.joints = ops, list(points), list(joints)
         self.G: list[Sequence[Scalar]] = list(G)
         self.free = list(free)
@@ -173,7 +179,8 @@ class StepProblem:
                 self.free[x.row + k] = self.free[x.row + k] + velocity
             if x.spins:
                 self._stop_tangents(x)
-        self.b, self.pyramid, self.turns = self._with_rates(1.0), pyramid, cast(Scalar, 1.0)
+        self.turns = cast(list[Scalar], [1.0] * len(self.points))
+        self.b, self.pyramid = self._with_rates(self.turns), pyramid
         # a little more: some rows cannot move, and what stays where it is solves a law whatever the step
         proximal = max(PROXIMAL, ROUNDING * ops.epsilon)
         least = [proximal * size + SQUARE_FLOOR for size in size_of]
@@ -204,20 +211,20 @@ class StepProblem:
                 own = [x.slides * g if i == k or at == k else g for at, g in enumerate(row)]
                 self.G[i] = own
 
-    def _with_rates(self, turns: Scalar) -> list[Scalar]:
-        """``b`` with a part of what turns."""
+    def _with_rates(self, turns: Sequence[Scalar]) -> list[Scalar]:
+        """``b`` with what turns."""
         b = list(self.free)
-        for x in self.points:
+        for x, part in zip(self.points, turns, strict=True):
             b[x.row + 2] = b[x.row + 2] + x.rate
             for k, offset in enumerate(x.turning):
-                b[x.row + k] = b[x.row + k] + turns * offset
+                b[x.row + k] = b[x.row + k] + part * offset
         return b
 
-    def turning(self, turns: Scalar) -> StepProblem:
+    def turning(self, turns: Sequence[Scalar]) -> StepProblem:
         """The same problem, whose contacts turn where ``turns`` is 1 and do not where it is 0."""
-        out = copy(self)
-        out.b, out.turns = self._with_rates(turns), turns
-        out.points = [replace(x, turning=[turns * offset for offset in x.turning]) for x in self.points]
+        out, both = copy(self), zip(self.points, turns, strict=True)
+        out.b, out.turns = self._with_rates(turns), list(turns)
+        out.points = [replace(x, turning=[part * offset for offset in x.turning]) for x, part in both]
         return out
 
     def without_gain(
@@ -225,25 +232,64 @@ class StepProblem:
     ) -> tuple[StepProblem, list[Scalar], Gain]:
         """The problem, its impulses and what they gain; where that is energy, those if contacts do not turn.
 
-        So it is where turning would do more work than all impulses, and, if ``most`` is given, where the residual (m/s)
-        is larger: there is no solution where nothing can follow what turns.
+        So it is on an island where turning would do more work than all impulses, and, if ``most`` is given, wherever
+        the residual (m/s) is larger: there is no solution where nothing can follow what turns.
         """
-        ops, energies, straight, n = self.ops, self.energies(p), self.turning(0.0), len(p)
-        work, square = energies.work, energies.square
-        size = 2.0 * (magnitude(ops, work) + magnitude(ops, square))
-        gains = ops.maximum(
-            ops.less(MOST_GAIN * square, work + square),
-            ops.less(size, self._by_turning(p)),
-        )
+        ops, energies, n, n_points = self.ops, self.energies(p), len(p), len(self.points)
+        alone, unsolved = self._islands(p), cast(Scalar, 0.0)
         if most is not None:
-            gains = ops.maximum(gains, ops.less(most, maximum_of(ops, self.residuals(p, plus(energies.moved, self.b)))))
+            unsolved = ops.less(most, maximum_of(ops, self.residuals(p, plus(energies.moved, self.b))))
+        work, square, turned = (alone(x) for x in self._parts(p, energies.moved))
+        gains = list[Scalar]()
+        for w, s, y in zip(work, square, turned, strict=True):
+            own = ops.maximum(
+                ops.less(MOST_GAIN * s, w + s), ops.less(2.0 * (magnitude(ops, w) + magnitude(ops, s)), y)
+            )
+            gains.append(ops.maximum(own, unsolved))
+        straight = self.turning([1.0 - gains[on[0]] for on in self.bodies[:n_points]])
 
         def solved(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
             p = again(straight)
             return [*p, *self.energies(p).numbers], 1.0
 
-        found = ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - gains)
-        return self.turning(1.0 - gains), found[:n], Gain(found[n:-2], *found[-2:])
+        found = ops.repeat(1, [*p, *energies.numbers], solved, 1.0 - maximum_of(ops, gains))
+        return straight, found[:n], Gain(found[n:-2], *found[-2:])
+
+    def _islands(self, p: Sequence[Scalar]) -> Callable[[Sequence[Scalar]], list[Scalar]]:
+        """From numbers of points and joints to their sums over islands, that of each body: those that impulses tie."""
+        ops, n = self.ops, 1 + max((b for on in self.bodies for b in on), default=0)
+        tied, label = dict[tuple[int, int], Scalar](), [cast(Scalar, float(b)) for b in range(n)]
+        near = {b: {b} for b in range(n)}
+        for x, on in zip(self.points, self.bodies, strict=False):
+            if len(on) == 2:
+                a, b = on
+                tied[a, b] = ops.maximum(tied.get((a, b), 0.0), ops.less(0.0, p[x.row + 2]))
+                if near[a] is not near[b]:
+                    near[a] |= near[b]
+                    near.update(dict.fromkeys(near[b], near[a]))
+        for _ in range(n - 1 if tied else 0):
+            for (a, b), acts in tied.items():
+                least = ops.minimum(label[a], label[b])
+                label[a], label[b] = ops.select(acts, least, label[a]), ops.select(acts, least, label[b])
+        apart = {(a, b): ops.less(0.5, magnitude(ops, label[a] - label[b])) for b in range(n) for a in near[b] - {b}}
+
+        def sums(numbers: Sequence[Scalar]) -> list[Scalar]:
+            own = [cast(Scalar, 0.0)] * n
+            for on, x in zip(self.bodies, numbers, strict=True):
+                own[on[0]] = own[on[0]] + x
+            return [sum((ops.select(apart[a, b], 0.0, own[a]) for a in near[b] - {b}), own[b]) for b in range(n)]
+
+        return sums
+
+    def _parts(self, p: Sequence[Scalar], moved: Sequence[Scalar]) -> list[list[Scalar]]:
+        """Work, square and ``−pᵀ κ`` of `energies`, of each point and joint."""
+        groups = [*((x.rows, x.row, x.turning) for x in self.points), *(([y.row], y.row, ()) for y in self.joints)]
+        out: list[list[Scalar]] = [[], [], []]
+        for rows, first, turning in groups:
+            out[0].append(sum((p[k] * self.free[k] for k in rows), cast(Scalar, 0.0)))
+            out[1].append(sum((0.5 * (p[k] * moved[k]) for k in rows), cast(Scalar, 0.0)))
+            out[2].append(sum((-y * p[first + k] for k, y in enumerate(turning)), cast(Scalar, 0.0)))
+        return out
 
     def velocity(self, row: int, p: Sequence[Scalar]) -> Scalar:
         """``u`` of a row."""

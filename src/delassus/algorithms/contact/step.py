@@ -93,9 +93,8 @@ class KernelStep:
 
     def _start_at(self, q: Sequence[Scalar], v: Sequence[Scalar], motion: DynamicsProblem) -> None:
         """Start from this state."""
-        given, epsilon = self._given, self.epsilon
-        self.q, self.v, self.motion, self.problem = q, v, motion, motion.problem
-        self.path = StepPath(self.motion, self.h, self.penetration, epsilon)
+        given, self.q, self.v, self.motion, self.problem = self._given, q, v, motion, motion.problem
+        self.path = StepPath(self.motion, self.h, self.penetration, self.epsilon)
         self.problem.follow(self.path)
         self.points = points_of(self.problem, given)
         joints, spins = bounded_joints_of(self.problem.constraints), spins_of(self.problem.constraints)
@@ -103,7 +102,10 @@ class KernelStep:
         self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
         self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
         self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
-        self.tied = given.blocks_with_loops(self.problem)
+        self.tied, of_link = given.blocks_with_loops(self.problem), {i: b for b, x in enumerate(self.bodies) for i in x}
+        of_dof = {k: of_link[i] for i, own in enumerate(self.tree.v_slices) for k in range(own.start, own.stop)}
+        on_links = (sorted({of_link[link] for link in c.arms}) for c, *_ in self.points)
+        self.on = [*on_links, *([of_dof[c.dof]] for c in joints)]
         if self.springs is not None:  # in an instant they do nothing
             self.instant = copy(self)
             self.instant.springs, self.instant.instant = None, self.instant
@@ -142,7 +144,7 @@ class KernelStep:
         def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
                    joints: Sequence[JointLaw], image: LawImage | None = StepProblem.image,
                    at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
-            problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid)
+            problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid, self.on)
             p = solver(problem, start, times, tolerance) if start else []
             energies = None
             if any(x.turning for x in points):

@@ -8,7 +8,7 @@ must not be below zero. With ``DELASSUS_CHECK_LOOPS=1`` it is, and the line of a
 
 Machine code is kept in the library's cache (`delassus.compiler.machine.cache`). Calls let other threads of Python run.
 
-Of floating-point rules, sums may be reordered and multiply-adds fused; NaN and infinities stay what they are.
+Numbers are rounded as the function says, but for products in sums, which are rounded with them: see `Text.products`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -38,10 +39,11 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
-from delassus.compiler.machine.code import one_at_a_time, sources
-from delassus.compiler.machine.cpu import Code, host, optimised_code, versions
+from delassus.compiler.machine.background import Job, maker
+from delassus.compiler.machine.code import garbage_left, mode, one_at_a_time, sources
+from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
-__all__ = ["Compiled", "address_of", "c_function", "compiled", "inlined"]
+__all__ = ["Compiled", "address_of", "c_function", "compiled", "compiled_for", "inlined"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +53,9 @@ CHECKED = os.environ.get("DELASSUS_CHECK_LOOPS", "0") == "1"
 SECONDS_A_FUNCTION = 0.06
 """Time that LLVM takes for one of many functions, measured on a processor with nothing else to do."""
 
+WORTH_WAITING = 1.0
+"""Seconds of LLVM that calls wait for. What takes longer runs as `quick_code` makes it, until the rest is done."""
+
 _entry_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -58,10 +63,15 @@ _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType, is_inlined: bool = False) -> None:
+    def __init__(self, function: FunctionType, is_inlined: bool = False, what: str = "") -> None:
         self.function, self.is_inlined = function, is_inlined
+        self.what = what or f"{function.__module__.removeprefix('delassus.')}.{function.__qualname__}"
         self._made: dict[tuple[Type, ...], _Machine] = {}
         functools.update_wrapper(self, function)
+
+    def __reduce__(self) -> str:
+        """By its name in its module."""
+        return self.function.__qualname__
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the machine code, after compiling it if this is the first time."""
@@ -82,10 +92,11 @@ class Compiled:
     def machine(self, types: tuple[Type, ...]) -> _Machine:
         """Machine code for arguments of these types, made when it is first asked for."""
         machine = self._made.get(types)
-        if machine is None:
+        if machine is None or (machine.is_quick and mode(wait=False) == "wait"):
             with one_at_a_time():
                 machine = self._made.get(types) or _Machine(self, types)
                 self._made[types] = machine
+                machine.look_again()
         return machine
 
     def called(self) -> dict[str, Compiled]:
@@ -108,6 +119,15 @@ def compiled(function: F) -> F:
     return cast(F, Compiled(cast(FunctionType, function)))
 
 
+def compiled_for(what: str) -> Callable[[F], F]:
+    """Mark a function as one to compile; messages say that it is made for what users ask for."""
+
+    def mark(function: F) -> F:
+        return cast(F, Compiled(cast(FunctionType, function), what=what))
+
+    return mark
+
+
 def inlined(function: F) -> F:
     """Mark a function as one that becomes a part of those that call it: for what is small and called often."""
     return cast(F, Compiled(cast(FunctionType, function), is_inlined=True))
@@ -127,37 +147,75 @@ def c_function(function: Callable[..., Any]) -> Any:
 
 
 class _Machine:
-    """Machine code of a function for arguments of certain types."""
+    """Machine code of a function for arguments of certain types.
+
+    Attributes
+    ----------
+    place : c_int64
+        Where the address of the machine code is that calls now run.
+    is_quick : bool
+        Whether that is what `quick_code` makes.
+    """
 
     def __init__(self, loop: Compiled, types: tuple[Type, ...]) -> None:
         name = f"{loop.function.__module__}.{loop.function.__qualname__}"
         this = host()
-        key = cache.cache_key(
-            function=name, text=_text_of(loop), types=repr(types), checked=CHECKED, versions=versions(),
-            processor=f"{this.triple} {this.cpu} {this.features}",
-        )  # fmt: skip
-        n = len(loop.with_called()) - 1
-        what = name.removeprefix("delassus.") + (f" and {n} functions that it calls" if n else "")
-        seconds = SECONDS_A_FUNCTION * n
-        what += f", about {seconds:.0f} s" if seconds >= 1.0 else ""
-        facts, _, payload = cache.fetch(key, lambda: _make(loop, types), what).partition(b"\n")
-        self.types, self.name, self.result = types, loop.function.__qualname__, _type_from(json.loads(facts))
+        parts: dict[str, str | int] = {
+            "function": name, "text": _text_of(loop), "types": repr(types), "checked": CHECKED, "versions": versions(),
+            "processor": f"{this.triple} {this.cpu} {this.features}",
+        }  # fmt: skip
+        key, n = cache.cache_key(**parts), len(loop.with_called()) - 1
+        what, seconds = loop.what, SECONDS_A_FUNCTION * n
+        how = mode(wait=False) if seconds > WORTH_WAITING else "wait"
+        self.types, self.name, self.place = types, loop.function.__qualname__, ctypes.c_int64()
+        self._codes, self.is_quick = list[Code](), False
+        about = f", about {seconds:.0f} s" if seconds >= 1.0 else ""
+        self._make = partial(made, loop, types, key, what + about)
+        found = None if how == "wait" else cache.load(key)
+        if how == "wait" or found is not None:
+            self._take(found or self._make())
+            return
+        self._take(made(loop, types, cache.cache_key(**parts, quick=True), what, is_quick=True))
+        self.is_quick = True
+        if how == "background":
+            maker().ask(Job(self._make, self._take))
+
+    def look_again(self) -> None:
+        """Wait for all machine code where the environment now says so."""
+        if self.is_quick and mode(wait=False) == "wait":
+            self._take(self._make())
+
+    def _take(self, content: bytes) -> None:
+        """Run this from now on; calls under way run what they began with, which is kept."""
         _announce_library()
-        self.code = Code(payload)
-        self.entry = _entry_type(self.code.address("entry"))
-        self.release = _release_type(self.code.address("release_all"))
-        self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
+        facts, _, payload = content.partition(b"\n")
+        self._codes.append(Code(payload))
+        self.result = _type_from(json.loads(facts))
         self.n_results = len(operands_of(self.result))
         self.out = ctypes.c_int64 * (self.n_results + 1)
         items = self.result.items if isinstance(self.result, TupleOf) else ()
         self.whole_numbers = bool(items) and all(item is INT for item in items)
+        self.release = _release_type(self.code.address("release_all"))
+        self.outside = ctypes.c_int64.from_address(self.code.address_of_data("outside"))
+        self.place.value = self.code.address("entry")
+        self.entry, self.is_quick = _entry_type(self.place.value), False
+
+    @property
+    def code(self) -> Code:
+        """The latest."""
+        return self._codes[-1]
 
 
-def _make(loop: Compiled, types: tuple[Type, ...]) -> bytes:
-    """Cache entry of a loop: the type of the result, and machine code."""
-    assembly, result = Module(CHECKED).assembly(loop, list(types))
-    code = optimised_code(assembly)
-    return json.dumps(_described(result)).encode() + b"\n" + code
+def made(loop: Compiled, types: tuple[Type, ...], key: str, what: str, is_quick: bool = False) -> bytes:
+    """Entry of a loop in the cache, made if there is none: the type of the result, and machine code."""
+
+    def make() -> bytes:
+        with garbage_left():
+            assembly, result = Module(CHECKED).assembly(loop, list(types))
+        code = (quick_code if is_quick else optimised_code)(assembly)
+        return json.dumps(_described(result)).encode() + b"\n" + code
+
+    return cache.fetch(key, make, what)
 
 
 class Bound:
@@ -182,8 +240,11 @@ class Bound:
 
     @property
     def addresses(self) -> tuple[int, int]:
-        """Of the machine code, and of its arguments, 8 bytes for each number and axis: ``code(arguments, results)``."""
-        return self._machine.code.address("entry"), self._from
+        """Where the address of the machine code is, and of its arguments, 8 bytes for each number and axis.
+
+        The machine code is called with these and with those of results.
+        """
+        return ctypes.addressof(self._machine.place), self._from
 
     def __call__(self) -> Any:
         """Run; other threads may run the same call, if its arrays allow it."""
@@ -255,7 +316,7 @@ def _announce_library() -> None:
     import llvmlite.binding as llvm
 
     library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    for name in ("malloc", "free", "memset", "exp", "sin", "cos", "hypot", "atan2", "fmod"):
+    for name in ("malloc", "free", "memset", "exp", "hypot", "atan2", "fmod"):
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 

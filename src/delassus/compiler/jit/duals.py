@@ -28,7 +28,7 @@ def scaled(do: Do, a: str, x: str) -> str:
     """``a x`` of a number that does not change."""
     one = do(f"insertelement {VECTOR} poison, double {a}, i64 0")
     every = do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <8 x i32> zeroinitializer")
-    return do(f"fmul contract {VECTOR} {every}, {x}")
+    return do(f"fmul {VECTOR} {every}, {x}")
 
 
 def made(do: Do, number: str, *parts: tuple[str, str]) -> str:
@@ -36,7 +36,7 @@ def made(do: Do, number: str, *parts: tuple[str, str]) -> str:
     total = "zeroinitializer"
     for slope, x in parts:
         part = scaled(do, slope, x)
-        total = part if total == "zeroinitializer" else do(f"fadd contract {VECTOR} {total}, {part}")
+        total = part if total == "zeroinitializer" else do(f"fadd {VECTOR} {total}, {part}")
     return do(f"insertelement {VECTOR} {total}, double {number}, i64 0")
 
 
@@ -75,8 +75,4 @@ def function(do: Do, name: str, arguments: list[str]) -> str:
         return made(do, value, (slope, arguments[0]))
     if name == "hypot":
         return made(do, value, (over(a, value), arguments[0]), (over(b, value), arguments[1]))
-    if name == "sin":
-        return made(do, value, (call("cos", a), arguments[0]))
-    if name == "cos":
-        return made(do, value, (do(f"fneg double {call('sin', a)}"), arguments[0]))
     raise TypeError(f"{name} of numbers with changes")

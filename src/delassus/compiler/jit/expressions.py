@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from delassus.compiler.jit.types import (
     Type,
     Value,
     has_arrays,
+    item_of,
     items_of,
     joined,
     operands_of,
@@ -136,7 +137,7 @@ class Expressions(Text):
             if node.attr == "size":
                 return Value(INT, (self.product(base.operands[1:]),))
         if isinstance(base.type, TupleOf) and node.attr in base.type.names:
-            return items_of(base)[base.type.names.index(node.attr)]
+            return item_of(base, base.type.names.index(node.attr))
         raise TypeError(f"{base.type} has no {node.attr}")
 
     def _Tuple(self, node: ast.Tuple) -> Value:
@@ -167,7 +168,7 @@ class Expressions(Text):
             return place if place.type.ndim else self.load(place)
         k = node.slice.value if isinstance(node.slice, ast.Constant) else self.object_of(node.slice)
         if isinstance(k, int):
-            return items_of(base)[k]
+            return item_of(base, k)
         places, kind = self.spread(base)
         return self.gathered(places, kind, self.number(node.slice, INT))
 
@@ -407,6 +408,6 @@ class Expressions(Text):
 NOTHING_AT_ALL = Value(NOTHING, ())
 
 
-def returned(kinds: list[str]) -> str:
+def returned(kinds: Sequence[str]) -> str:
     """LLVM's type of what a function returns."""
     return "void" if not kinds else kinds[0] if len(kinds) == 1 else f"{{{', '.join(kinds)}}}"

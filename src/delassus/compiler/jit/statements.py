@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable
 from types import FunctionType
 
@@ -26,12 +25,22 @@ from delassus.compiler.jit.types import (
 
 
 @functools.cache
-def tree_of(function: FunctionType) -> tuple[ast.FunctionDef, int]:
-    """Syntax tree of a function, and how many lines of its file are before it."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    return tree, first - 1
+def tree_of(function: FunctionType) -> ast.FunctionDef:
+    """Syntax tree of a function."""
+    lines, _ = inspect.findsource(function)
+    return _functions("".join(lines))[function.__code__.co_firstlineno]
+
+
+@functools.lru_cache(maxsize=256)
+def _functions(source: str) -> dict[int, ast.FunctionDef]:
+    """All functions of a file by their first lines, those of decorators."""
+    found, left = dict[int, ast.FunctionDef](), list[ast.AST]([ast.parse(source)])
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef):
+            found[min([node.lineno, *(x.lineno for x in node.decorator_list)])] = node
+        left += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+    return found
 
 
 class Body(Expressions):
@@ -45,17 +54,16 @@ class Body(Expressions):
     ) -> None:
         super().__init__(loop.function, call, checked)
         self.loop = loop
-        tree, self._above = tree_of(loop.function)
-        self._returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(tree))
+        tree = tree_of(loop.function)
+        nodes = list(ast.walk(tree))
+        self._returns = any(isinstance(node, ast.Return) and node.value is not None for node in nodes)
         self._known: Type | None = None if self._returns else NOTHING
         self._ends: list[tuple[str, str]] = []
         names = [argument.arg for argument in tree.args.args]
-        self._changed = {
-            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
+        self._changed = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
-            self.slots, self.lines, self.places, self._names = [], [], {}, 0
+            self.slots, self.lines, self.places, self.products, self._names = [], [], {}, {}, 0
             for variable, kind in self.kinds.items():
                 self._reserve(variable, kind)
             self._take(names, arguments)
@@ -112,7 +120,7 @@ class Body(Expressions):
 
     def statement(self, node: ast.stmt) -> None:
         """Instructions for a statement; errors say where it is."""
-        self.line = self._above + node.lineno
+        self.line = node.lineno
         try:
             method = getattr(self, f"_{type(node).__name__}", None)
             if method is None:
@@ -122,7 +130,7 @@ class Body(Expressions):
             if "line " in str(error):
                 raise
             file = inspect.getsourcefile(self.function)
-            raise TypeError(f"{file}, line {self._above + node.lineno}, {ast.unparse(node)[:80]}: {error}") from error
+            raise TypeError(f"{file}, line {node.lineno}, {ast.unparse(node)[:80]}: {error}") from error
 
     def assign(self, name: str, value: Value) -> None:
         """Give a variable a value, and a type that holds it; none to ``_``, which is not read."""

@@ -22,9 +22,9 @@ from delassus.compiler.jit.types import (
     joined,
     tuple_of,
 )
-
-FAST = "reassoc nsz contract"
-"""Sums may be reordered and multiply-adds fused; NaN and infinities stay what they are."""
+from delassus.compiler.machine.cpu import host
+from delassus.compiler.targets.llvm.text import LlvmText
+from delassus.spatial.trace.sincos import sincos
 
 ALIAS = {FLOAT: "!tbaa !1", INT: "!tbaa !2", BOOL: "!tbaa !3", SINGLE: "!tbaa !7", DUAL: "align 8"}
 """Arrays of floats, of integers and of truth values do not overlap; those of duals begin anywhere."""
@@ -60,12 +60,15 @@ class Text:
         Of the source.
     made : int
         How many instructions so far make arrays.
+    products : dict of str to (str, str)
+        Factors of each product of floats: a sum that takes one is rounded once, where the processor can.
     """
 
     def __init__(self, checked: bool) -> None:
         self.slots: list[str] = []
         self.lines: list[str] = []
         self.allocates, self.checked, self.line, self.made = False, checked, 0, 0
+        self.products: dict[str, tuple[str, str]] = {}
         self._names = 0
 
     def new(self) -> str:
@@ -162,14 +165,28 @@ class Text:
         if kind is DUAL and isinstance(op, (ast.Mult, ast.Div)):
             return Value(DUAL, ((duals.product if isinstance(op, ast.Mult) else duals.quotient)(self.do, x, y),))
         if isinstance(op, ast.Div):
-            return Value(FLOAT, (self.do(f"fdiv {FAST} double {x}, {y}"),))
+            return Value(FLOAT, (self.do(f"fdiv double {x}, {y}"),))
         if isinstance(op, (ast.Mod, ast.FloorDiv)) and kind is not DUAL:
             return self._floored(op, kind, x, y)
         if type(op) not in OPERATORS or (kind in (FLOAT, DUAL) and not OPERATORS[type(op)][0]):
             raise TypeError(f"{type(op).__name__} of {kind}")
         of_floats, of_integers = OPERATORS[type(op)]
-        text = f"{of_integers} i64" if kind is INT else f"{of_floats} {FAST} {kind.llvm}"
-        return Value(kind, (self.do(f"{text} {x}, {y}"),))
+        fused = self._fused(op, x, y) if kind is FLOAT and isinstance(op, (ast.Add, ast.Sub)) else ""
+        made = fused or self.do(f"{f'{of_integers} i64' if kind is INT else f'{of_floats} {kind.llvm}'} {x}, {y}")
+        if kind is FLOAT and isinstance(op, ast.Mult):
+            self.products[made] = x, y
+        return Value(kind, (made,))
+
+    def _fused(self, op: ast.operator, x: str, y: str) -> str:
+        """A sum or difference that takes a product, the first one of two, rounded once; "" if there is none."""
+        if not host().has_fma or not {x, y} & self.products.keys():
+            return ""
+        (a, b), other = (self.products[x], y) if x in self.products else (self.products[y], x)
+        if isinstance(op, ast.Sub) and x in self.products:
+            other = self.do(f"fneg double {other}")
+        elif isinstance(op, ast.Sub):
+            a = self.do(f"fneg double {a}")
+        return self.do(f"call double @llvm.fma.f64(double {a}, double {b}, double {other})")
 
     def _floored(self, op: ast.operator, kind: Number, x: str, y: str) -> Value:
         if kind is FLOAT:
@@ -212,11 +229,21 @@ class Text:
 
     def apply(self, name: str, values: list[Value]) -> Value:
         """A function of numbers by the name that LLVM has for it."""
+        if name in ("sin", "cos"):
+            return self._trig(name == "sin", values[0])
         if any(value.type is DUAL for value in values):
             operands = [self.converted(value, DUAL).operands[0] for value in values]
             return Value(DUAL, (duals.function(self.do, name, operands),))
         numbers = [f"double {self.converted(value, FLOAT).operands[0]}" for value in values]
         return Value(FLOAT, (self.do(f"call double @{name}({', '.join(numbers)})"),))
+
+    def _trig(self, is_sine: bool, x: Value) -> Value:
+        """Sine or cosine."""
+        sine, cosine = sincos(_Inline(self), self.converted(self.plain(x), FLOAT).operands[0])
+        if x.type is not DUAL:
+            return Value(FLOAT, (sine if is_sine else cosine,))
+        slope = cosine if is_sine else self.do(f"fneg double {sine}")
+        return Value(DUAL, (duals.made(self.do, sine if is_sine else cosine, (slope, x.operands[0])),))
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 
@@ -302,3 +329,15 @@ class Text:
         self.store(self.part(Value(flat, (array.operands[0], count)), [k]), item(k))
         self.lines.append(f"store i64 {self.do(f'add nsw i64 {k}, 1')}, ptr {at}")
         self.lines += [f"br label %{head}, {LOOP}", f"{end}:"]
+
+
+class _Inline(LlvmText):
+    """Instructions of numbers that go into a function."""
+
+    def __init__(self, loop: Text) -> None:
+        super().__init__(1, "double", host().has_fma)
+        self._loop = loop
+
+    def instruction(self, text: str) -> str:
+        """Append ``name = text`` and return the name."""
+        return self._loop.do(text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.duals import VECTOR
+from delassus.frozen import cached_property
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class Number:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> str:
+        """By its name in this module: there is one of each."""
+        return next(name for name, number in globals().items() if number is self)
 
 
 BOOL, INT, FLOAT = Number("bool", "i1", "i8", 1), Number("int", "i64", "i64", 8), Number("float", "double", "double", 8)
@@ -62,6 +69,28 @@ class TupleOf:
     items: tuple[Type, ...]
     names: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without what is kept: texts have other hashes in another process."""
+        return TupleOf, (self.items, self.names)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.items, self.names))
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """LLVM's types of what values are made of."""
+        return tuple(operand for item in self.items for operand in operands_of(item))
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """Operands of each item among all."""
+        ends = list(accumulate((len(operands_of(item)) for item in self.items), initial=0))
+        return tuple(map(slice, ends, ends[1:]))
+
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.items))})"
 
@@ -79,24 +108,23 @@ class Value:
     operands: tuple[str, ...]
 
 
-def operands_of(type: Type) -> list[str]:
+def operands_of(type: Type) -> Sequence[str]:
     """LLVM's types of what a value is made of."""
-    if isinstance(type, Number):
-        return [type.llvm]
-    if isinstance(type, ArrayOf):
-        return ["ptr"] + ["i64"] * type.ndim
-    return [operand for item in type.items for operand in operands_of(item)]
+    if isinstance(type, TupleOf):
+        return type.operands
+    return (type.llvm,) if isinstance(type, Number) else ("ptr", *["i64"] * type.ndim)
 
 
 def items_of(value: Value) -> list[Value]:
     """Items of a tuple."""
     assert isinstance(value.type, TupleOf)
-    found, at = [], 0
-    for item in value.type.items:
-        size = len(operands_of(item))
-        found.append(Value(item, value.operands[at : at + size]))
-        at += size
-    return found
+    return [item_of(value, k) for k in range(len(value.type.items))]
+
+
+def item_of(value: Value, k: int) -> Value:
+    """Item of a tuple."""
+    assert isinstance(value.type, TupleOf)
+    return Value(value.type.items[k], value.operands[value.type.parts[k]])
 
 
 def tuple_of(values: list[Value], names: tuple[str, ...] = ()) -> Value:

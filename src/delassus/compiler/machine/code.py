@@ -10,14 +10,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
+from math import prod
 
+from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
+from delassus.compiler.machine.background import Job, maker
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
+from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.version import __version__
@@ -38,6 +42,41 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+MODE = "DELASSUS_COMPILE"
+"""Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
+
+MODES = "wait", "background", "never"
+"""Calls wait; they are answered by the evaluator until machine code is there; they are answered by it alone."""
+
+
+def mode(wait: bool) -> str:
+    """How calls of a kernel get their code: one of `MODES`.
+
+    Raises
+    ------
+    ConfigurationError
+        The environment variable says another word.
+    """
+    asked = os.environ.get(MODE, "").strip()
+    if asked and asked not in MODES:
+        raise ConfigurationError(MODE, " or ".join(map(repr, MODES)), shown(asked), "Set it to one, or unset it.")
+    return asked or ("wait" if wait else "background")
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """All calls wait for machine code meanwhile, for times of it."""
+    before = os.environ.get(MODE)
+    os.environ[MODE] = "wait"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(MODE, None)
+        else:
+            os.environ[MODE] = before
 
 
 class KnownProgram:
@@ -70,7 +109,7 @@ class KnownProgram:
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
-        with _garbage_left():
+        with garbage_left():
             self._program = make_program(self._asked, dtype=self._dtype)
         return self._program
 
@@ -89,36 +128,95 @@ class MachineCode(KnownProgram):
         until it is made.
     """
 
-    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "") -> None:
-        self.lanes = lanes
+    def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool = True) -> None:
+        """``wait``: whether calls wait for machine code, or the evaluator answers until it is there."""
+        self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
         self._codes: list[Code | None] = [None, None]
+        self._evaluated: Evaluated | None = None
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
 
-    def of(self, states: int) -> Code:
-        """Code for so many states, one at least: functions ``batch`` and ``span``, for no others than are alike."""
+    def of(self, states: int) -> Code | Evaluated:
+        """What runs so many states, one at least, and no others than are alike: function ``span``."""
+        by_lanes = states >= self.lanes
+        code = self._codes[by_lanes]
+        if code is not None:
+            return code
+        how = mode(self._wait)
+        return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
+
+    def _meanwhile(self, by_lanes: bool, how: str) -> Code | Evaluated:
+        """What runs until there is machine code, which is asked for once a process, unless it is in the cache."""
+        if how == "background" and self._asking[by_lanes] != os.getpid():
+            self._asking[by_lanes] = os.getpid()
+            lanes = self.lanes if by_lanes else 1
+            found = disk.load(key_of(self._asked, self._dtype, lanes))
+            if found is not None:
+                return self._taken(by_lanes, found)
+            make = partial(object_code_of, self._asked, self._dtype, lanes)
+            maker().ask(Job(make, partial(self._made_elsewhere, by_lanes)))
+        evaluated = self._evaluator()
+        self.spans[by_lanes] = evaluated.address("span")
+        if (code := self._codes[by_lanes]) is not None:  # it came meanwhile
+            self.spans[by_lanes] = code.address("span")
+        return code or evaluated
+
+    def _made_elsewhere(self, by_lanes: bool, made: bytes) -> None:
+        with one_at_a_time():
+            self._taken(by_lanes, made)
+
+    def place(self, states: int) -> int:
+        """Address of the address of ``span`` for so many states: that of machine code as soon as there is some."""
+        self.of(states)
+        return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
+
+    def compiled(self, states: int) -> Code:
+        """Machine code for so many states: functions ``batch`` and ``span``."""
         by_lanes = states >= self.lanes
         code = self._codes[by_lanes]
         if code is None:
             with one_at_a_time():
-                code = self._codes[by_lanes] or self._fetched(by_lanes)
+                code = self._codes[by_lanes] or self._taken(by_lanes, self.objects(self.lanes if by_lanes else 1))
         return code
 
-    def _fetched(self, by_lanes: bool) -> Code:
-        lanes = self.lanes if by_lanes else 1
-        what = f"{self._what}, for {'batches' if lanes > 1 else 'one state'}"
-        key = key_of(self._asked, self._dtype, lanes)
-        made = self._codes[by_lanes] = Code(disk.fetch(key, lambda: self._objects(lanes), what))
-        self.spans[by_lanes] = made.address("span")
+    def _evaluator(self) -> Evaluated:
+        """The program as the evaluator runs it."""
+        with one_at_a_time():
+            if self._evaluated is None:
+                content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+                asked = self._asked
+                sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
+                sizes += [1] * self.has_rcond
+                self._evaluated = Evaluated(content, tuple(sizes), len(asked.arguments), self._dtype)
+            return self._evaluated
+
+    def _laid_out(self) -> bytes:
+        program = self._program or self._made_program()
+        with garbage_left():
+            return laid_out(program)
+
+    def _taken(self, by_lanes: bool, content: bytes) -> Code:
+        made = self._codes[by_lanes] = Code(content)
+        self.spans[by_lanes], _ = map(made.address, ("span", "batch"))  # later, nobody waits for LLVM's lock
         if all(self._codes) or self.lanes == 1:
             self._program = None
         return made
 
+    def objects(self, lanes: int) -> bytes:
+        """Object code by so many lanes, from the cache or made and stored there."""
+        what = f"{self._what}, for {'batches' if lanes > 1 else 'one state'}"
+        return disk.fetch(key_of(self._asked, self._dtype, lanes), partial(self._objects, lanes), what)
+
     def _objects(self, lanes: int) -> bytes:
         cpu, program = host(), self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
+
+
+def object_code_of(asked: Request, dtype: str, lanes: int) -> bytes:
+    """Object code of a request, as another process makes it."""
+    return MachineCode(asked, dtype, lanes).objects(lanes)
 
 
 class DeviceCode(KnownProgram):
@@ -136,7 +234,7 @@ class DeviceCode(KnownProgram):
         from delassus.compiler.machine.ptx import device_module, ptx
 
         program = self._program or self._made_program()
-        with _garbage_left():
+        with garbage_left():
             return ptx(device_module(program, self._scalar), architecture).encode()
 
 
@@ -158,7 +256,7 @@ def _key(asked: Request, dtype: str, **machine: str | int) -> str:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
+def garbage_left() -> Iterator[None]:
     """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
     if not gc.isenabled():  # by whoever calls, or on another thread that compiles
         yield

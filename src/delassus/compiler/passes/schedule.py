@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import OPERATIONS, Op, arity
 
-FUSED = 4
-"""Cycles until a product that is fused with a sum can be used."""
-
 AT_ONCE = 2
 """Multiplications, fused ones among them, that a processor begins in a cycle, and additions besides."""
 
@@ -25,27 +22,37 @@ def schedule(graph: Graph) -> Graph:
 
     A value is then made shortly before it is first used.
     """
-    operands = [(a, b, c)[: arity(op)] for op, a, b, c in graph.nodes()]
+    operands: list[tuple[int, ...]] = []
     need: list[int] = []  # registers for each node as if the graph were a tree
-    for of_node in operands:
-        below = sorted((need[x] for x in of_node), reverse=True)
-        need.append(max(1, *(n + i for i, n in enumerate(below))) if below else 0)
+    for op, a, b, c in graph.nodes():
+        n = arity(op)
+        operands.append((a, b, c)[:n])
+        if n == 2:
+            x, y = need[a], need[b]
+            need.append(max(1, x + 1 if x == y else max(x, y)))
+        else:
+            below = sorted((need[x] for x in operands[-1]), reverse=True)
+            need.append(max(1, *(own + i for i, own in enumerate(below))) if below else 0)
     done = [False] * len(graph)
     order: list[int] = []
     for root in graph.flat_outputs():
-        stack = [(root, False)]
+        stack = [root]
         while stack:
-            k, ready = stack.pop()
-            if done[k]:
+            k = stack.pop()
+            if k < 0:  # its operands are made
+                k = ~k
+            elif done[k]:
                 continue
-            if ready or not operands[k]:
+            else:
+                waiting = [x for x in operands[k] if not done[x]]
+                if waiting:
+                    waiting.sort(key=need.__getitem__)  # the last pushed is made first
+                    stack.append(~k)
+                    stack += waiting
+                    continue
+            if not done[k]:
                 done[k] = True
                 order.append(k)
-                continue
-            stack.append((k, True))
-            waiting = [x for x in operands[k] if not done[x]]
-            waiting.sort(key=need.__getitem__)  # the last pushed is made first
-            stack.extend((x, False) for x in waiting)
     return reorder(graph, order)
 
 
@@ -69,7 +76,7 @@ def overlap(graph: Graph, registers: int) -> Graph:
 
 
 class _Processor:
-    """State of `overlap`. What it begins are units: operations, products together with the only sum that takes them."""
+    """State of `overlap`."""
 
     def __init__(self, graph: Graph, registers: int) -> None:
         self.registers, every = registers, graph.nodes()
@@ -77,29 +84,22 @@ class _Processor:
         constants = {k for k in self.leaves if every[k][0] == Op.CONSTANT}
         operands = [[x for x in dict.fromkeys(node[1 : 1 + arity(node[0])]) if x not in constants] for node in every]
         self.uses = np.bincount([x for of_node in operands for x in of_node], minlength=len(every)).tolist()
-        outputs, sums, inside = set(graph.flat_outputs()), (Op.ADD, Op.SUBTRACT), dict[int, int]()
-        for k, (op, *_) in enumerate(every):
-            alone = [x for x in operands[k] if every[x][0] == Op.MULTIPLY and self.uses[x] == 1 and x not in outputs]
-            if op in sums and alone:
-                inside[alone[0]] = k
-        product = {k: x for x, k in inside.items()}
-        found = [k for k, node in enumerate(every) if node[0] >= Op.ADD and k not in inside]
-        unit = {k: u for u, k in enumerate(found)}
-        self.nodes = [[product[k], k] if k in product else [k] for k in found]
-        self.takes = [[x for k in of_unit for x in operands[k] if x not in inside] for of_unit in self.nodes]
-        self.is_sum = [len(of_unit) == 1 and every[of_unit[0]][0] in sums for of_unit in self.nodes]
-        self.latency = [FUSED if len(n) > 1 else OPERATIONS[every[n[0]][0]].latency for n in self.nodes]
-        self.users: list[list[int]] = [[] for _ in found]
-        self.waits = [0] * len(found)
+        self.nodes = [k for k, node in enumerate(every) if node[0] >= Op.ADD]
+        unit = {k: u for u, k in enumerate(self.nodes)}
+        self.takes = [operands[k] for k in self.nodes]
+        self.is_sum = [every[k][0] in (Op.ADD, Op.SUBTRACT) for k in self.nodes]
+        self.latency = [OPERATIONS[every[k][0]].latency for k in self.nodes]
+        self.users: list[list[int]] = [[] for _ in self.nodes]
+        self.waits = [0] * len(self.nodes)
         for u, taken in enumerate(self.takes):
             makers = {unit[x] for x in taken if x in unit}
             self.waits[u] = len(makers)
             for maker in makers:
                 self.users[maker].append(u)
         self.chain = list(self.latency)  # cycles from its begin to the end of the longest chain of what depends on it
-        for u in reversed(range(len(found))):
+        for u in reversed(range(len(self.nodes))):
             self.chain[u] += max((self.chain[v] for v in self.users[u]), default=0)
-        self.ready_at = [0] * len(found)
+        self.ready_at = [0] * len(self.nodes)
         self.in_registers: set[int] = set()
 
     def run(self) -> list[int]:
@@ -132,7 +132,7 @@ class _Processor:
                     continue
                 free[self.is_sum[unit]] -= 1
                 left -= 1
-                order += self.nodes[unit]
+                order.append(self.nodes[unit])
                 self._begin(unit, cycle)
                 for user in self.users[unit]:
                     if not self.waits[user] and user < seen:
@@ -151,5 +151,5 @@ class _Processor:
         for x in self.takes[unit]:
             self.uses[x] -= 1
             (self.in_registers.add if self.uses[x] else self.in_registers.discard)(x)
-        if self.uses[self.nodes[unit][-1]]:
-            self.in_registers.add(self.nodes[unit][-1])
+        if self.uses[self.nodes[unit]]:
+            self.in_registers.add(self.nodes[unit])

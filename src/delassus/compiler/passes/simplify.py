@@ -4,12 +4,14 @@ A trace shares equal nodes, folds known numbers and drops zeros as it is made: n
 
 - Sharing reciprocals rounds once more, and needs the reciprocals themselves to be finite.
 - Sign folding and absorption keep every rounding; ``−(x − y)`` may be a zero of the other sign.
+- Fusing leaves out the rounding of a product.
 - The schedule keeps every bit. It drops what no output needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,17 +27,16 @@ Rule = Callable[[Builder, int, list[int]], int | None]
 def rewrite(graph: Graph, rule: Rule, kinds: Collection[int]) -> Graph:
     """Rebuild a graph, each operation of these kinds as the rule has it; equal nodes are made once."""
     build, numbers = Builder(), graph.value.tolist()
+    node = build.node
     new = [-1] * (len(graph) + 1)  # the last entry stands for "no operand"
     for k, (op, a, b, c) in enumerate(graph.nodes()):
         made: int | None
         if op == INPUT:
-            made = build.node(op, a)
+            made = node(op, a)
         elif op == CONSTANT:
             made = build.constant(numbers[k])
-        else:
-            made = rule(build, k, new) if op in kinds else None
-            if made is None:
-                made = build.node(op, new[a], new[b], new[c])
+        elif op not in kinds or (made := rule(build, k, new)) is None:
+            made = node(op, new[a], new[b], new[c])
         new[k] = made
     table = np.array(new, dtype=np.int64)
     return build.graph([table[group] for group in graph.outputs])
@@ -72,6 +73,10 @@ def share_reciprocals(graph: Graph) -> Graph:
     return rewrite(graph, rule, {Op.DIVIDE}) if (graph.op == Op.DIVIDE).any() else graph
 
 
+SIGNED, NEGATED = frozenset({NEGATE, CONSTANT}), frozenset({NEGATE})
+"""Kinds of operands whose sign products, and sums, may take."""
+
+
 def fold_signs(graph: Graph) -> Graph:
     """Move negations out of products, where they cancel, and into sums, where they cost nothing."""
     nodes = graph.nodes()
@@ -88,6 +93,10 @@ def fold_signs(graph: Graph) -> Graph:
     def rule(build: Builder, k: int, new: list[int]) -> int | None:
         op, a, b, _ = nodes[k]
         x, y = new[a], new[b]
+        if op != NEGATE:
+            signs = SIGNED if op in (MULTIPLY, DIVIDE) else NEGATED
+            if build.nodes[x][0] not in signs and build.nodes[y][0] not in signs:
+                return None
         if op in (MULTIPLY, DIVIDE):
             (x, first), (y, second) = positive(build, x), positive(build, y)
             product = build.node(op, x, y)
@@ -145,10 +154,60 @@ def absorb_signs(graph: Graph) -> Graph:
     return rewrite(graph, rule, {Op.NEGATE}) if (graph.op == Op.NEGATE).any() else graph
 
 
+MOST_USES = 4
+"""Of a product that is multiplied anew in each sum."""
+
+
+def fuse(graph: Graph) -> Graph:
+    """Round products together with the sums that take them: decided here, once for all targets.
+
+    A product that only one sum takes is fused with that sum; of two such products of a sum, the first one is. Then so
+    are products all of whose uses are sums that fuse nothing else: they are multiplied anew in each.
+    """
+    kept = graph.flat_outputs()
+    op, first, second = graph.op, graph.a, graph.b
+    used = np.flatnonzero(graph.reachable(kept) & (op >= ADD))
+    operands = np.stack([graph.a[used], graph.b[used], graph.c[used]], axis=1).ravel()
+    users = np.repeat(used, 3)[operands >= 0]  # of each operand, in order
+    operands = operands[operands >= 0]
+    uses = np.bincount(operands, minlength=len(graph) + 1)  # the last entry stands for "no operand"
+    is_product = op == MULTIPLY
+    is_product[kept] = False
+    is_sum = (op == ADD) | (op == SUBTRACT)
+
+    taken = np.full(len(graph), -1)  # of a sum the product that it takes
+    is_single = np.append(is_product & (uses[:-1] == 1), False)
+    own = is_single[operands] & is_sum[users]
+    product, user = operands[own], users[own]
+    comes_first = (first[user] == product) | ~is_single[first[user]]
+    taken[user[comes_first]] = product[comes_first]
+
+    is_repeated = is_product & (uses[:-1] > 1) & (uses[:-1] <= MOST_USES)
+    own = is_repeated[operands]
+    several: dict[int, list[int]] = {}
+    for x, k in zip(operands[own].tolist(), users[own].tolist(), strict=True):
+        several.setdefault(x, []).append(k)
+    may_take = (is_sum & (first != second) & (taken < 0)).tolist()
+    for x, of_x in several.items():
+        if all(may_take[k] for k in of_x):
+            for k in of_x:
+                may_take[k], taken[k] = False, x
+
+    sums = np.flatnonzero(taken >= 0)
+    product = taken[sums]
+    is_left, adds = first[sums] == product, op[sums] == ADD
+    new, a, b, c = op.copy(), graph.a.copy(), graph.b.copy(), graph.c.copy()
+    new[sums] = np.where(adds, Op.FMA, np.where(is_left, Op.FMS, Op.FNMA))
+    a[sums], b[sums], c[sums] = first[product], second[product], np.where(is_left, second[sums], first[sums])
+    made = replace(graph, op=new, a=a, b=b, c=c)
+    return reorder(made, np.flatnonzero(made.reachable(made.flat_outputs())))
+
+
 PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
     ("shared reciprocals", share_reciprocals),
     ("sign folding", fold_signs),
     ("sign absorption", absorb_signs),
+    ("fused sums", fuse),
     ("schedule", schedule),
 )
 """Passes of a kernel by name, in the order in which they run."""

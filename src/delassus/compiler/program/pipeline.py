@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from delassus.accuracy.policy import are_no_guide
+from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.passes.simplify import optimise
 from delassus.compiler.program.header import file_header
 from delassus.compiler.program.program import Program, Result, Stage
@@ -40,9 +44,23 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
         before=before,
         error_dtype=asked.error_dtype,
     )
-    count = made.count().total
+    return _commented(asked, made)
+
+
+def without_estimate(asked: Request, program: Program) -> Program:
+    """A program without its reciprocal condition: all else to the bit, which a trace without it need not give."""
+    if not any(r.hidden for r in program.results):
+        return program
+    graph = replace(program.graph, outputs=(np.array(program.graph.flat_outputs()[:-1], dtype=np.int64),))  # the last
+    graph = reorder(graph, np.flatnonzero(graph.reachable(graph.flat_outputs())))
+    return _commented(asked, replace(program, graph=graph, results=program.results[:-1]))
+
+
+def _commented(asked: Request, made: Program) -> Program:
+    """A program that says what it is."""
+    tree, quantity, count = asked.tree, asked.quantity, made.count().total
     comment = (
-        _meaning(quantity.meaning, traced.results),
+        _meaning(quantity.meaning, made.results),
         f"{f'Method: {asked.method}, {count}' if quantity.methods else count} operations.",
         f"Robot: {tree.name}, nq = {tree.nq}, nv = {tree.nv}, fingerprint {tree.fingerprint}.",
         *file_header(asked),
@@ -63,7 +81,7 @@ def derivative_programs(asked: Request, order: int) -> list[Program]:
     return [make_program(asked.differentiated(*some), with_rcond=False) for some in modes]
 
 
-def _meaning(whole: str, results: list[Result]) -> str:
+def _meaning(whole: str, results: Sequence[Result]) -> str:
     if len(results) == 1:
         return f"{results[0].meaning}."
     return f"{whole}: {'; '.join(f'{x.name}, {x.meaning}' for x in results)}."

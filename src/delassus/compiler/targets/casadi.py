@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,7 +12,7 @@ from delassus.compiler.program.program import Program, Result
 from delassus.constraints import Argument
 from delassus.errors import require
 from delassus.spatial.trace.interpret import evaluate
-from delassus.spatial.trace.operations import OPERATIONS, Op
+from delassus.spatial.trace.operations import NUMBERS, OPERATIONS, Op
 
 _OPTIONS = {"allow_duplicate_io_names": True}
 """Some quantities return what they take, such as joint forces within limits."""
@@ -73,7 +72,7 @@ def _jacobian_function(program: Program, jacobian: Program) -> Any:
 
 def _symbols(ca: Any, program: Program) -> tuple[list[Any], list[Any]]:
     """Symbols of the arguments of a program, and all outputs of its graph of them."""
-    operations = {op: getattr(ca, o.casadi) if o.casadi else operator.neg for op, o in OPERATIONS.items()}
+    operations = {op: getattr(ca, o.casadi) if o.casadi else NUMBERS[op] for op, o in OPERATIONS.items()}
     arguments = [ca.SX.sym(a.name, *matrix_shape(a)) for a in program.arguments]
     inputs: list[Any] = [x for argument in arguments for x in argument.T.elements()]  # CasADi counts along columns
     inputs += [ca.SX(0)] * program.n_values

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled_for
 from delassus.compiler.jit.types import DUALS
 from delassus.contact.collision.colliders import (
     MOST_CONTACTS,
@@ -44,7 +44,7 @@ class ContactChanges(NamedTuple):
     known: Any
 
 
-@compiled
+@compiled_for("derivatives of contacts")
 def find_changes(n: int, reach: Array, gap: float, colliders: Colliders, space: Workspace, out: ContactArrays) -> int:
     """Contacts of ``n`` pairs, with changes where the poses of colliders have them; their number."""
     find_touching(0, n, reach, gap, colliders, space)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled_for
 from delassus.constraints.paths import SLOP
 from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, twist_changes
 from delassus.contact.changes.record import StepRecord
@@ -38,7 +38,7 @@ class PathChanges(NamedTuple):
     with_twists: Coupling
 
 
-@compiled
+@compiled_for("derivatives of contacts on paths")
 def find_on_paths(n: int, paths: Paths, out: ContactArrays) -> int:
     """Contacts of ``n`` pairs on their paths; their number."""
     space = paths.space

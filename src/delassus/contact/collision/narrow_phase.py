@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled, compiled_for
 from delassus.compiler.jit.loop_ops import emitted
 from delassus.constraints.shapes import nearest_points
 from delassus.contact.collision.colliders import (
@@ -65,7 +65,7 @@ INVALID_POSE, BUFFER_FULL = -1, -2
 """Instead of a number of contacts: some pose is not finite; the arrays are too small."""
 
 
-@compiled
+@compiled_for("collision detection")
 def find_contacts(
     poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
     contacts: ContactArrays,

@@ -26,7 +26,7 @@ from delassus.model.check import flat_array
 from delassus.spatial.rotations import Array
 
 CORRECTIONS = 3
-"""Most solutions again, with velocities corrected by what they miss in the matrices of ``os``."""
+"""Most solutions again, with velocities corrected by what they miss in the matrices of ``os``; then, in these."""
 
 GOAL = 1e-2
 """What they may miss, over the tolerance."""
@@ -247,11 +247,11 @@ class ContactProblem(Frozen):
 
         found = solver(W, b, mu, self.friction_offset, start, accept if checked else None, partner)
         iterations, judge = found.iterations, self.judged if checked else self.reduced
-        for _ in range(CORRECTIONS if judge is not self.reduced else 0):
+        for left in reversed(range(CORRECTIONS + 1 if judge is not self.reduced else 0)):
             missed = velocities(judge.W, found.p, judge.b) - velocities(W, found.p, b)
             if found.status is not converged or np.abs(missed).max(initial=0.0) <= GOAL * tolerance:
                 break
-            b = b + missed
+            W, b = (W, b + missed) if left else (judge.W, judge.b)
             # a start within the tolerance would be left
             found = solver(W, b, mu, self.friction_offset, None, accept, partner)
             iterations += found.iterations

@@ -28,7 +28,7 @@ from delassus.model.mechanisms import free_body
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.options import Passive
-from delassus.runtime.compile import compile as compile_kernel
+from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 
 MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
@@ -241,8 +241,11 @@ class Blocks:
 
     def joint_of(self, dof: int) -> str:
         """Name of the joint that has a degree of freedom of the blocks."""
-        link = int(np.searchsorted(self.of_links.first_dof, self.dofs[dof], side="right")) - 1
-        return self.scene.tree.joint_names[link]
+        return self.scene.tree.joint_names[self.link_of(dof)]
+
+    def link_of(self, dof: int) -> int:
+        """Link whose joint has a degree of freedom of the blocks."""
+        return int(np.searchsorted(self.of_links.first_dof, self.dofs[dof], side="right")) - 1
 
     def _joints(self, rows: Sequence[BoundedJoint]) -> Joints:
         """Joints with limits or friction, in the order of the scene."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled, compiled_for
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN, cone_law
@@ -71,7 +71,7 @@ def root_of(W: Array, Y: Array, order: Indices) -> int:
     return int(n)
 
 
-@compiled
+@compiled_for("impulses of contact problems")
 def block_impulses(
     W: Array, b: Array, laws: ConeLaws, p: Array, tolerance: float, limit: int, parts: int
 ) -> tuple[float, int]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.compiler.jit.memory import call_at
+from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import Bodies, LoopMotion, LoopState, Rows, State
@@ -140,10 +140,15 @@ def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Arra
 
 
 @inlined
+def call_kernel(calls: Indices, at: int) -> None:
+    """Call a kernel for all blocks of a kind, by what now runs it: the evaluator, then machine code."""
+    call_at(load(calls[at]), calls[at + 2], 0, calls[at + 1])
+
+
+@inlined
 def move_loop(motion: LoopMotion, k: int) -> bool:
     """Smooth motion of the block with loops of a number, under ``forces``; whether it is resolved."""
-    call = motion.calls[k]
-    call_at(call[0], 1, call[1], call[2], call[3], call[4], call[5], call[6], call[7], call[8])
+    call_kernel(motion.calls[k], 0)
     resolved: bool = motion.flags[k, 1] == 1.0
     return resolved
 
@@ -200,8 +205,8 @@ def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: Loop
 def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
     """Whether loops gape at the end of a step, and more so than at its start."""
     for k in range(loops.shape[0]):
-        call, n, first, before, after = motion.calls[k], loops[k, 1], loops[k, 3], 0.0, 0.0
-        call_at(call[9], 1, call[10], call[11], call[12], call[13])
+        n, first, before, after = loops[k, 1], loops[k, 3], 0.0, 0.0
+        call_kernel(motion.calls[k], 3)
         for r in range(n):
             before, after = max(before, abs(state.loops.errors[first + r])), max(after, abs(motion.errors[r]))
             if not after < math.inf:
@@ -221,16 +226,16 @@ def gains_energy(
     ``last`` that of `Bounces`.
     """
     for k in range(loops.shape[0]):
-        call, b, opened, energy, none = motion.calls[k], loops[k, 0], 0.0, motion.energies, 0.0
+        b, opened, energy, none = loops[k, 0], 0.0, motion.energies, 0.0
         f = bodies.first[b]
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
         if opened > TUNING.gain_checked_below or motion.pushed[k] == 1 or last[b] > 0.0:
             continue
-        call_at(call[14], 1, call[1], call[2], call[15], call[16])  # of the velocity that it started with
+        call_kernel(motion.calls[k], 6)  # of the velocity that it started with
         kinetic, gained = energy[0], -energy[0] - energy[1]
-        call_at(call[14], 1, call[10], call[11], call[15], call[16])
+        call_kernel(motion.calls[k], 9)
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
         for c in range(f, f + m):
             gained -= motion.forces[c] * state.loops.moved[c]

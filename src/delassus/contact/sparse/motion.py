@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.compiler.jit.memory import call_at
+from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, SPIN, gap_correction, limit_correction
 from delassus.contact.sparse.factor import backward, cholesky, forward, invert
-from delassus.contact.sparse.loops import aim_loop, close_gaps, close_loops, move_loop
+from delassus.contact.sparse.loops import aim_loop, call_kernel, close_gaps, close_loops, move_loop
 from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
@@ -94,21 +96,17 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
     """
     bodies, state, motions, n = data.bodies, data.state, model.motions, model.free[1]
     for k in range(motions.shape[0]):
-        call = motions[k]
-        arrays = (
-            call[2], call[3], call[4], call[5], call[6], call[7], call[8], call[9], call[10], call[11], call[12],
-        )  # fmt: skip
-        call_at(call[0], call[1], arrays)
+        call_kernel(motions[k], 0)
     if with_springs:
         add_springs(model.springs, data, options.dt)
     regular = True
     for b in range(n, bodies.at.size):
         at, m = bodies.at[b], bodies.first[b + 1] - bodies.first[b]
-        for c in range(bodies.first[b], bodies.first[b + 1]):
-            state.target[c] = state.v[c] + options.dt * state.qdd[c]
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         pivot = 1.0 if cholesky(bodies.L, at, m) else 0.0
+        for c in range(bodies.first[b], bodies.first[b + 1]):  # round-off of a singular mass moves nothing
+            state.target[c] = state.v[c] + options.dt * state.qdd[c] if pivot > 0.0 else np.nan
         for c in range(m if pivot > 0.0 else 0):
             root = bodies.L[at + c * m + c]
             pivot = min(pivot, 1.0 / (root * root * bodies.usual[bodies.first[b] + c]))
@@ -145,9 +143,8 @@ def take_mean_products(model: Model, data: Data, options: Options) -> None:
     lead_placed(data, 1.0)
     for turn in range(2 if moves else 0):
         for k in range(model.motions.shape[0]):
-            call = model.motions[k]
-            if call[13] != 0:
-                call_at(call[13], call[1], (call[14], call[15], call[16], call[17]))
+            if model.motions[k, 3] != 0:
+                call_kernel(model.motions[k], 3)
         for b in range(model.free[1], bodies.at.size):
             f, m = bodies.first[b], bodies.first[b + 1] - bodies.first[b]
             for c in range(m if bodies.loop_rows[b] == 0 else 0):
@@ -269,18 +266,13 @@ def limit_displacement(
 def update_positions(updates: Indices) -> None:
     """``q`` and ``v`` of robots after a step with the velocities ``after``, displaced by ``shift``."""
     for k in range(updates.shape[0]):
-        call = updates[k]
-        call_at(call[0], call[1], call[2], call[3], call[4], call[5], call[6], call[7])
+        call_kernel(updates[k], 0)
 
 
 @compiled
 def integrate_positions(begin: int, end: int, state: State, free: Indices, asleep: Indices) -> None:
     """The same of some free bodies; what sleeps stays."""
-    on_coordinates, on_velocities = 56 * begin, 48 * begin
-    call_at(
-        free[0], end - begin, free[2] + on_coordinates, free[3] + on_velocities, free[4] + 8 * begin,
-        free[5] + on_velocities, free[6] + 80 * begin, free[7] + on_coordinates, free[8] + on_velocities,
-    )  # fmt: skip
+    call_at(load(free[0]), free[2], begin, end - begin)
     for b in range(begin, end):
         if asleep[b] > 0:
             for k in range(7 * b, 7 * b + 7):

@@ -36,8 +36,8 @@ HELPER, THREADS, LEAST, ADDRESS, SPAN, PART, PLACES = range(7)
 of the team; of `run_part`; the part that is shared; where places of threads begin."""
 
 BUSY, CODE, ARGUMENTS, RESULTS, PLACE = 0, 8, 16, 24, 32
-"""Offsets in the place of a thread: whether one is there; addresses of the machine code of steps, of what it is called
-with, and of its results; size of a place."""
+"""Offsets in the place of a thread: whether one is there; where the address of the machine code of steps is; addresses
+of what it is called with, and of its results; size of a place."""
 
 
 @inlined
@@ -106,5 +106,5 @@ def run_part(team: int, begin: int, n: int) -> None:
     store(arguments, load(team + 8 * PART))
     store(arguments + 8, begin)
     store(arguments + 16, begin + n)
-    call_at(load(place + CODE), arguments, load(place + RESULTS))
+    call_at(load(load(place + CODE)), arguments, load(place + RESULTS))
     store(place + BUSY, 0)

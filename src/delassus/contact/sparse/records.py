@@ -132,8 +132,8 @@ class State(NamedTuple):
 class LoopMotion(NamedTuple):
     """Calls for the motion of blocks with loops, and what they write; a row for each of these blocks.
 
-    ``calls`` are addresses: of `smooth_motion` and its arrays, of `constraint_errors` after the step and its own, and
-    of `energies`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
+    ``calls`` are those of `smooth_motion`, of `constraint_errors` after the step, and of `energies` before and after
+    it, as in `Model`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
     ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time. Smooth motion begins
     with the velocity ``start`` (nv), under joint ``forces`` (nv): those of now, or with what springs do to them.
     """
@@ -368,8 +368,8 @@ class Springs(NamedTuple):
 class Model(NamedTuple):
     """Constant data: links, calls of kernels, loops of blocks, gravity, colliders.
 
-    Calls are the address of a kernel, the number of blocks, and addresses of arrays: of `joint_space_motion` and of
-    `position_update` one for each kind of blocks but free bodies, which have one of `position_update` together.
+    Calls are three numbers: where the address of what runs a kernel is, the number of blocks, and the address of those
+    of its arrays. Each kind of blocks has one of `joint_space_motion` and of `position_update`, free bodies of this.
     ``motions`` end with the call of `bias_force_change`, zero of what has no velocity products, or loops.
     ``size`` is the largest distance (m) of a point of a collider from the origin of its link, ``margin`` that of
     `find_contacts`, ``length`` (m) what turns and slides of joints compare by. ``springs`` change with controls.

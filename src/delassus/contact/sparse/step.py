@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled, compiled_for
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
@@ -424,7 +424,7 @@ def smooth_motion(model: Model, data: Data, options: Options) -> None:
     stop_sleeping(data.bodies, data.state, data.sleep)
 
 
-@compiled
+@compiled_for("time steps of scenes")
 def run(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
     """`advance` by ``end`` steps, or a range of a part of one, see `parts`."""
     if part == STEPS:

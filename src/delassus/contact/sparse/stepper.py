@@ -154,17 +154,19 @@ class BlockSteps:
         self.set_warm_start(ContactSet.empty(), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, LoopMotion]:
-        """Arguments of calls of kernels: address, number of blocks, addresses of arrays."""
+        """Calls of kernels, see `Model`."""
         s, bodies, blocks, correction = self.state, self.blocks.bodies, self.blocks, self._correction
-        self._kernels = list[Kernel]()
+        self._kernels, self._arguments = dict[tuple[int, str], Kernel](), list[Indices]()
         widest, flags, energies = blocks.loops[:, 1].max(initial=0), np.zeros((len(blocks.loops), 2)), np.zeros(2)
         (errors, rates), (start, forces) = np.zeros((2, widest)), np.zeros((2, len(blocks.dofs)))
-        motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 9, list[list[int]]()
+        motions, updates, free, loops = list[list[int]](), list[list[int]](), [0] * 3, list[list[int]]()
         b = link = q = rows = J = 0
 
         def call(what: str, n: int, *arrays: Array) -> list[int]:
-            self._kernels.append(kind.compile(what, passive))
-            return [self._kernels[-1].address(n), *(x.ctypes.data for x in arrays)]
+            self._arguments.append(np.array([x.ctypes.data for x in arrays], np.int64))
+            kernel = self._kernels.get((b, what)) or kind.compile(what, passive)
+            self._kernels[b, what] = kernel
+            return [kernel.code.place(n), n, self._arguments[-1].ctypes.data]
 
         for kind in blocks.kinds:
             k, tree, v, m = len(kind.links), kind.tree, int(bodies.first[b]), sum(c.size for c in kind.loops)
@@ -172,29 +174,27 @@ class BlockSteps:
             moves = s.q[q:], s.after[v:], self._spans[b:], s.shift[v:]
             if kind.is_free:
                 free = call("position_update", k, *moves, blocks.inertias, *after)
-                free.insert(1, k)
             else:
                 found = s.poses[link:], s.twists[link:], bodies.mass[int(bodies.at[b]) :], s.qdd[v:]
                 of_loops = bodies.Q[J:], s.loops.errors[rows:], s.loops.mobilities[rows:]
                 least = s.pivots[b - len(blocks.mass) :]
                 motions.append(call("joint_space_motion", k, *state, *found, *of_loops, least))
                 updates.append(call("position_update", k, *moves, *after))
-                for made in (motions[-1], updates[-1]):
-                    made.insert(1, k)
                 products = ("bias_force_change", k, s.q[q:], s.v[v:], s.shift[v:], s.next.v[v:])
-                motions[-1] += call(*products) if kind.has_products else [0] * 5
+                motions[-1] += call(*products) if kind.has_products else [0] * 3
             if m:
-                reached = s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]
+                reached, at_start = (s.loops.moved[v:], s.loops.reached[v:], flags[len(loops) :]), (s.q[q:], start[v:])
                 loops.append(
-                    call("smooth_motion", 1, s.q[q:], start[v:], forces[v:], self._dt, correction, *reached)
+                    call("smooth_motion", 1, *at_start, forces[v:], self._dt, correction, *reached)
                     + call("constraint_errors", 1, *after, errors, rates)
-                    + call("smooth_energies", 1, energies, energies[1:])
+                    + call("smooth_energies", 1, *at_start, energies, energies[1:])
+                    + call("smooth_energies", 1, *after, energies, energies[1:])
                 )
             m += len(kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
-        calls = _table(loops, 17), np.zeros(len(loops), np.int64)
+        calls = _table(loops, 12), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies, start, forces)
-        return _table(motions, 18), _table(updates, 8), np.array(free, np.int64), loop_motion
+        return _table(motions, 6), _table(updates, 3), np.array(free, np.int64), loop_motion
 
     def _make_room(self, n: int, fill: int, entries: int) -> None:
         """Memory for so many contacts, and for a factor of that size."""
@@ -322,8 +322,8 @@ class BlockSteps:
         n = self._run(0)
         errors = dict(zip(blocks.order_of_loops, np.split(s.loops.errors, blocks.ends_of_loops), strict=False))
         in_order = [errors[k] for k in range(len(blocks.scene.loops))]
-        if self._progress.statuses[SINGULAR]:
-            return ContactSet.empty(), in_order, self._without_inertia()
+        if (singular := self._without_inertia()) is not None:
+            return ContactSet.empty(), in_order, singular
         found = ContactSet.trusted(*(array[:n].copy() for array in self.detector.found))
         return found.some(found.depths >= -self.options.touching), in_order, None
 
@@ -335,15 +335,16 @@ class BlockSteps:
         out[self.blocks.dofs] = self.state.target
         return out
 
-    def _without_inertia(self) -> int:
-        """Link whose joint moves most where the block with the worst mass matrix has least inertia."""
-        blocks, pivots = self.blocks, np.nan_to_num(self.state.pivots)
-        b = len(blocks.mass) + int(np.argmin(pivots))
+    def _without_inertia(self) -> int | None:
+        """Link whose joint moves most where the worst mass matrix has least inertia; None if none is, or NaN."""
+        blocks = self.blocks
+        if not self._progress.statuses[SINGULAR] or not np.isfinite(blocks.bodies.mass).all():
+            return None
+        b = len(blocks.mass) + int(np.argmin(np.nan_to_num(self.state.pivots)))
         first, at, n = blocks.bodies.first[b], blocks.bodies.at[b], int(np.diff(blocks.bodies.first)[b])
         M = blocks.bodies.mass[at : at + n * n].reshape(n, n)
         units = np.sqrt(np.maximum(np.diagonal(M), np.finfo(float).tiny))
-        dof = blocks.dofs[first + int(np.argmax(np.abs(np.linalg.eigh(M / units / units[:, None])[1][:, 0])))]
-        return int(np.searchsorted(blocks.of_links.first_dof, dof, side="right")) - 1
+        return blocks.link_of(first + int(np.argmax(np.abs(np.linalg.eigh(M / units / units[:, None])[1][:, 0]))))
 
     def advance(self, q: Array, v: Array, tau: Array, steps: int) -> tuple[Array, Array]:
         """State (nq,), (nv,) after so many steps under joint forces (nv,).
@@ -422,14 +423,13 @@ class BlockSteps:
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""
-        names = self.blocks.scene.tree.link_names
-        if self._progress.statuses[SINGULAR]:
+        names, singular = self.blocks.scene.tree.link_names, self._without_inertia()
+        if singular is not None:
             raise ConfigurationError(
-                f"configuration at link {names[self._without_inertia()]!r}", "inertia along its joint",
+                f"configuration at link {names[singular]!r}", "inertia along its joint",
                 "none: the mass matrix is singular there", "Give it mass, or its joint armature.",
             )  # fmt: skip
-        dof = self.blocks.dofs[int(np.argmin(np.isfinite(self.state.next.v)))]
-        link = int(np.searchsorted(self.blocks.of_links.first_dof, dof, side="right")) - 1
+        link = self.blocks.link_of(int(np.argmin(np.isfinite(self.state.next.v))))
         raise ConfigurationError(
             f"velocity of link {names[link]!r}", "finite numbers", "others, after a step",
             "The state has left what can be computed: look at the steps before this one.",

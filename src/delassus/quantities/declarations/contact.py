@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
+from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.changes.points import error_changes, position_changes
 from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.step import step_changes
@@ -17,6 +18,7 @@ from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
 from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
+from delassus.algorithms.dynamics.aba import driving_forces, forward_pass
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import (
@@ -25,7 +27,6 @@ from delassus.algorithms.dynamics.integrate import (
     position_update,
     position_update_changes,
 )
-from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import Start, Varied, motion_changes, smooth_motion
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -239,17 +240,17 @@ def _smooth_motion(bound: BoundRequest) -> list[Matrix]:
 def _joint_space_motion(bound: BoundRequest) -> list[Matrix]:
     motion = bound.motion().conserving_momentum()
     ops, problem = motion.ops, motion.problem
-    space = JointSpace(motion)
-    qdd = space.accelerations(ops.zeros(problem.n_rows, 1))
+    body = problem.once(Articulated)
+    qdd, _ = forward_pass(motion, body, driving_forces(motion, body))
     return [
         ops.vstack([ops.zeros(0, 4), *(ops.hstack([R, p]) for R, p in body_poses(problem))]),
         ops.vstack([ops.zeros(0, 6), *(ops.transpose(V) for V in motion.V)]),
         mass_matrix(problem),
-        straight_accelerations(motion, [ops.take(qdd, range(at.start, at.stop), None) for at in motion.tree.v_slices]),
+        straight_accelerations(motion, qdd),
         jacobian(problem),
         position_errors(motion),
         straight_drift(motion),
-        from_entries(ops, mobility_bound(problem, space.L)),
+        from_entries(ops, mobility_bound(problem, body)),
     ]
 
 

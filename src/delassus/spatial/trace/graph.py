@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,9 @@ class OperationCount(Frozen):
 
     Attributes
     ----------
-    mul, add, neg, div, sqrt, trig, other : int
+    mul, add, neg, div, sqrt, trig, other, fma : int
         Multiplications; additions and subtractions; negations; divisions; square roots; sines and cosines;
-        comparisons, selections and the like.
+        comparisons, selections and the like; fused multiplications and additions, which compiled programs have.
 
     Examples
     --------
@@ -40,11 +41,12 @@ class OperationCount(Frozen):
     sqrt: int = 0
     trig: int = 0
     other: int = 0
+    fma: int = 0
 
     @property
     def total(self) -> int:
         """Number of operations, one each."""
-        return self.mul + self.add + self.neg + self.div + self.sqrt + self.trig + self.other
+        return self.mul + self.add + self.neg + self.div + self.sqrt + self.trig + self.other + self.fma
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{kind}={n}" for kind, n in zip(self.__slots__, astuple(self), strict=True))
@@ -199,24 +201,25 @@ class Builder:
     def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         """Input or operation of that kind and operands, made if there is none yet."""
         node = (op, b, a, c) if b < a and op in COMMUTATIVE else (op, a, b, c)
-        made = self._made.get(node)
-        return self._append(node, node, 0.0) if made is None else made
+        number = len(self.nodes)
+        made = self._made.setdefault(node, number)
+        if made == number:
+            self.nodes.append(node)
+            self.value.append(0.0)
+        return made
 
     def constant(self, value: float) -> int:
         """Constant node; zeros of both signs are two."""
-        key = value or value.hex()
-        made = self._made.get(key)
-        return self._append(key, _CONSTANT, value) if made is None else made
-
-    def _append(self, key: Node | float | str, node: Node, value: float) -> int:
-        made = self._made[key] = len(self.nodes)
-        self.nodes.append(node)
-        self.value.append(value)
+        number = len(self.nodes)
+        made = self._made.setdefault(value or value.hex(), number)
+        if made == number:
+            self.nodes.append(_CONSTANT)
+            self.value.append(value)
         return made
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        columns = zip(*self.nodes, strict=True) if self.nodes else ([], [], [], [])
-        op, a, b, c = (np.array(column, dtype=np.int64) for column in columns)
+        numbers = np.fromiter(chain.from_iterable(self.nodes), dtype=np.int64, count=4 * len(self.nodes))
+        op, a, b, c = np.ascontiguousarray(numbers.reshape(-1, 4).T)
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)

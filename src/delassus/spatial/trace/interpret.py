@@ -30,11 +30,12 @@ def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
 def evaluate(
     graph: Graph, inputs: Sequence[Any], constant: Callable[[float], Any], operations: Mapping[int, Callable[..., Any]]
 ) -> list[Any]:
-    """Values of all nodes that outputs need, on any type of number that the operations take; calls only on arrays."""
+    """Values of outputs, and None of most other nodes, on any type of number that operations take; calls on arrays."""
     values: list[Any] = []
     needed = graph.reachable(graph.flat_outputs())
     of_calls: dict[int, Callable[[], Any]] = {}
     nodes = graph.nodes()
+    last = _last_uses(graph, needed)  # values are forgotten then: those of long programs take gigabytes
     for calls in (every.pruned(nodes, needed) for every in graph.calls):
         for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
             of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
@@ -52,8 +53,31 @@ def evaluate(
             values.append(constant(number))
         elif b < 0:
             values.append(operations[op](values[a]))
+            if last[a] == k:
+                values[a] = None
         elif c < 0:
             values.append(operations[op](values[a], values[b]))
+            if last[a] == k:
+                values[a] = None
+            if last[b] == k:
+                values[b] = None
         else:
             values.append(operations[op](values[a], values[b], values[c]))
+            for x in (a, b, c):
+                if last[x] == k:
+                    values[x] = None
     return values
+
+
+def _last_uses(graph: Graph, needed: NDArray[np.bool_]) -> list[int]:
+    """The last of the nodes that use each, −1 of leaves, outputs and what calls read."""
+    last = np.full(len(graph), -1)
+    used = np.flatnonzero(needed & (graph.op >= Op.ADD))
+    for column in (graph.a, graph.b, graph.c):
+        operands = column[used]
+        np.maximum.at(last, operands[operands >= 0], used[operands >= 0])
+    last[graph.op < Op.ADD] = -1
+    last[graph.flat_outputs()] = -1
+    last[[x for calls in graph.calls for _, below in calls.below() for x in below]] = -1
+    out: list[int] = last.tolist()
+    return out

@@ -11,9 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from delassus.spatial.trace.fused import fused
+from delassus.spatial.trace.sincos import cosine, sincos_of, sine
+
 
 class Op(IntEnum):
-    """Kind of a node. `LESS` gives 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero."""
+    """Kind of a node. `LESS` gives 1.0 or 0.0; `SELECT` takes its second operand where its first is not zero.
+
+    The last three are products with sums, rounded once: ``a b + c``, ``a b - c`` and ``c - a b``. Traces have none; a
+    pass of programs makes them (`delassus.compiler.passes.fuse`).
+    """
 
     INPUT = 0
     CONSTANT = 1
@@ -30,6 +37,9 @@ class Op(IntEnum):
     MAX = 12
     LESS = 13
     SELECT = 14
+    FMA = 15
+    FMS = 16
+    FNMA = 17
 
     __hash__ = int.__hash__  # graphs look operations up by the million
 
@@ -53,14 +63,14 @@ class Operation(NamedTuple):
     is_exact : bool
         Whether it rounds nothing.
     values : function
-        Its meaning, on arrays of float64 or float32. A minimum or maximum ignores a NaN; a comparison with a NaN is
-        0.0, and a NaN counts as true. Which of two zeros is the minimum or maximum, and what sign and payload a NaN
-        has, is left open.
+        Its meaning, on arrays of float64 or float32. A minimum or maximum ignores a NaN, and is the first of two that
+        are equal, which zeros of both signs are; a comparison with a NaN is 0.0, and a NaN counts as true. The sign of
+        a NaN is that of 1.0; what sign and payload a NaN itself has is left open.
     sizes : function
         What it makes of the sizes of its operands if nothing cancels.
     c, binds, casadi : str, int, str
         Expression of C, with the operands and the suffix ``f`` of functions, and how tightly it holds them; name of
-        CasADi's function, which has none for a negation.
+        CasADi's function, where it has one.
     llvm : function or None
         ``llvm(text, *operands)`` emits it; sines and cosines are emitted in pairs.
     partials : tuple of functions
@@ -87,6 +97,22 @@ def _instruction(name: str) -> Callable[..., str]:
 
 def _intrinsic(name: str) -> Callable[..., str]:
     return lambda text, *operands: text.intrinsic(name, *operands)
+
+
+def _extreme(largest: bool) -> Callable[..., str]:
+    """The first of two numbers, but where the second one is beyond it, or the first one is NaN."""
+
+    def emit(text: Any, x: str, y: str) -> str:
+        beyond = text.compare("ogt" if largest else "olt", y, x)
+        return str(text.select(text.compare("uno", x, x), y, text.select(beyond, y, x)))
+
+    return emit
+
+
+def _with_sign(text: Any, x: str, y: str) -> str:
+    """The magnitude of x with the sign of y, or of 1.0 where that is NaN."""
+    signed = text.select(text.compare("uno", y, y), text.constant(1.0), y)
+    return str(text.intrinsic("copysign", x, signed))
 
 
 def _same(_: Any, x: int, *__: int) -> int:
@@ -124,6 +150,9 @@ def _if(holds: bool) -> Callable[..., int]:
     return lambda ops, x, _, condition, *__: _where(ops, condition, x, holds)
 
 
+_FUSED = (_zero, _zero, _zero)
+"""Programs are differentiated before a pass fuses anything."""
+
 # fmt: off
 OPERATIONS: Mapping[int, Operation] = MappingProxyType({
     Op.ADD: Operation(
@@ -143,20 +172,20 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
         "sqrt", 18, False, np.sqrt, np.sqrt, "sqrt{f}({0})", CALL, "sqrt", _intrinsic("sqrt"),
         (lambda ops, x, y, a: ops.multiply(x, ops.divide(ops.number(0.5), y)),)),
     Op.SIN: Operation(
-        "trig", 40, False, np.sin, lambda x: np.minimum(x, 1.0), "sin{f}({0})", CALL, "sin", None,
+        "trig", 40, False, sine, lambda x: np.minimum(x, 1.0), "ds_sin({0})", CALL, "sin", None,
         (lambda ops, x, y, a: ops.multiply(x, ops.operation(Op.COS, a)),)),
     Op.COS: Operation(
-        "trig", 40, False, np.cos, np.ones_like, "cos{f}({0})", CALL, "cos", None,
+        "trig", 40, False, cosine, np.ones_like, "ds_cos({0})", CALL, "cos", None,
         (lambda ops, x, y, a: ops.negate(ops.multiply(x, ops.operation(Op.SIN, a))),)),
     Op.COPYSIGN: Operation(
-        "other", 3, True, np.copysign, lambda x, _: x, "copysign{f}({0}, {1})", CALL, "copysign",
-        _intrinsic("copysign"), (_signed, _zero)),
+        "other", 3, True, lambda x, y: np.copysign(x, np.where(np.isnan(y), 1.0, y).astype(x.dtype)), lambda x, _: x,
+        "ds_copysign({0}, {1})", CALL, "copysign", _with_sign, (_signed, _zero)),
     Op.MIN: Operation(
-        "other", 3, True, np.fmin, np.fmax, "fmin{f}({0}, {1})", CALL, "fmin", _intrinsic("minnum"),
-        (_if_less(True), _if_less(False))),
+        "other", 3, True, lambda a, b: np.where((b < a) | np.isnan(a), b, a), np.fmax, "ds_min({0}, {1})", CALL, "fmin",
+        _extreme(False), (_if_less(True), _if_less(False))),
     Op.MAX: Operation(
-        "other", 3, True, np.fmax, np.fmax, "fmax{f}({0}, {1})", CALL, "fmax", _intrinsic("maxnum"),
-        (_if_greater(True), _if_greater(False))),
+        "other", 3, True, lambda a, b: np.where((b > a) | np.isnan(a), b, a), np.fmax, "ds_max({0}, {1})", CALL, "fmax",
+        _extreme(True), (_if_greater(True), _if_greater(False))),
     Op.LESS: Operation(
         "other", 3, True, lambda a, b: (a < b).astype(a.dtype), lambda x, _: np.ones_like(x),
         "{0} < {1} ? 1.0{f} : 0.0{f}", CHOICE, "lt",
@@ -167,6 +196,15 @@ OPERATIONS: Mapping[int, Operation] = MappingProxyType({
         "{0} != 0.0{f} ? {1} : {2}", CHOICE, "if_else",
         lambda text, x, y, z: text.select(text.compare("une", x, text.constant(0.0)), y, z),
         (_zero, _if(True), _if(False))),
+    Op.FMA: Operation(
+        "fma", 4, False, fused, fused, "ds_fma({0}, {1}, {2})", CALL, "",
+        lambda text, x, y, z: text.fma(x, y, z), _FUSED),
+    Op.FMS: Operation(
+        "fma", 4, False, lambda a, b, c: fused(a, b, -c), fused, "ds_fma({0}, {1}, -({2}))", CALL, "",
+        lambda text, x, y, z: text.fma(x, y, text.negate(z)), _FUSED),
+    Op.FNMA: Operation(
+        "fma", 4, False, lambda a, b, c: fused(-a, b, c), fused, "ds_fma(-({0}), {1}, {2})", CALL, "",
+        lambda text, x, y, z: text.fma(text.negate(x), y, z), _FUSED),
 })
 # fmt: on
 """All operations; nodes of other kinds are leaves."""
@@ -179,6 +217,11 @@ def arity(op: int) -> int:
     return _ARITY[op]
 
 
+def _or_library(own: float, function: Callable[[float], float], x: float) -> float:
+    """A sine or cosine; by the library beyond the angles of ours, as structure is judged by numbers of any size."""
+    return function(x) if math.isnan(own) else own
+
+
 NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
     {
         Op.ADD: operator.add,
@@ -187,27 +230,36 @@ NUMBERS: Mapping[int, Callable[..., float]] = MappingProxyType(
         Op.DIVIDE: operator.truediv,
         Op.NEGATE: operator.neg,
         Op.SQRT: math.sqrt,
-        Op.SIN: math.sin,
-        Op.COS: math.cos,
-        Op.COPYSIGN: math.copysign,
-        Op.MIN: min,
-        Op.MAX: max,
+        Op.SIN: lambda x: _or_library(sincos_of(x)[0], math.sin, x),
+        Op.COS: lambda x: _or_library(sincos_of(x)[1], math.cos, x),
+        Op.COPYSIGN: lambda x, y: math.copysign(x, 1.0 if math.isnan(y) else y),
+        Op.MIN: lambda x, y: y if y < x or math.isnan(x) else x,
+        Op.MAX: lambda x, y: y if y > x or math.isnan(x) else x,
         Op.LESS: lambda x, y: float(x < y),
         Op.SELECT: lambda condition, x, y: x if condition else y,
+        Op.FMA: lambda x, y, z: x * y + z,
+        Op.FMS: lambda x, y, z: x * y - z,
+        Op.FNMA: lambda x, y, z: z - x * y,
     }
 )
-"""What operations give of known numbers."""
+"""What operations give of known numbers, or of symbols; products of sums are rounded twice."""
 
 DIGITS = 24
 """Binary digits of numbers that are meant as they are, such as 0.375 and 2 but not 0.3: those of float32."""
 
 
-def value_of(op: int, at: Sequence[float], a: int, b: int, c: int) -> float:
+ABOUT: Mapping[int, Callable[..., float]] = MappingProxyType({**NUMBERS, Op.SIN: math.sin, Op.COS: math.cos})
+"""The same but for the last bit, a hundred times as fast: what no program holds, values that structure is judged by."""
+
+
+def value_of(
+    op: int, at: Sequence[float], a: int, b: int, c: int, numbers: Mapping[int, Callable[..., float]] = NUMBERS
+) -> float:
     """What an operation of nodes with the values ``at`` gives, NaN if nothing."""
     try:
         if b < 0:
-            return NUMBERS[op](at[a])
-        return NUMBERS[op](at[a], at[b]) if c < 0 else NUMBERS[op](at[a], at[b], at[c])
+            return numbers[op](at[a])
+        return numbers[op](at[a], at[b]) if c < 0 else numbers[op](at[a], at[b], at[c])
     except (ArithmeticError, ValueError):  # division by zero, overflow, root of a negative number
         return math.nan
 

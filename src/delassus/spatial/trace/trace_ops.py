@@ -23,7 +23,7 @@ from delassus.spatial.ops import Body, Ops, ScalarOps
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node
 from delassus.spatial.trace.nodes import Expression, Table
-from delassus.spatial.trace.operations import Op, has_few_digits, value_of
+from delassus.spatial.trace.operations import ABOUT, Op, has_few_digits, value_of
 from delassus.spatial.trace.rank import rank_of
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -152,7 +152,7 @@ class TraceOps(Ops):
             return self._folded(op, a, b, c)
         node = self._build.node(op, a, b, c)
         if node == len(at):
-            at.append(value_of(op, at, a, b, c))
+            at.append(value_of(op, at, a, b, c, ABOUT))
         return node
 
     def _folded(self, op: int, a: int, b: int, c: int) -> int:
@@ -371,7 +371,7 @@ class TraceOps(Ops):
             factors = ROUND_OFF * self._errors.uniform(-1.0, 1.0, len(self.at) - start)
             given = zip(self._nodes[start:], self.at[start:], factors.tolist(), strict=True)
             for (op, x, y, z), value, factor in given:
-                some = value_of(op, at, x, y, z) if op >= ADD else value
+                some = value_of(op, at, x, y, z, ABOUT) if op >= ADD else value
                 at.append(some + some * factor * (max(1.0, self.rounding(value)) if op == CONSTANT else 1.0))
         found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
         return np.linalg.norm(found - self._values(a), axis=0)

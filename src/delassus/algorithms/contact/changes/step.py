@@ -91,7 +91,7 @@ class StepChanges(ImpactPart):
         ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
         x = self._are_unique * x
         for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
-            acts = turns * solved.problem.turns * ops.less(0.0, solved.outcome.p[3 * k + 2])
+            acts = turns * solved.problem.turns[k] * ops.less(0.0, solved.outcome.p[3 * k + 2])
             x = ops.select(acts, ops.minimum(x, y), x)
         if impact is not None:
             x = nearest_of_impact(self._step, impact, x)
@@ -134,7 +134,8 @@ class StepChanges(ImpactPart):
         given = varied.velocities(solved.velocity, closing, None if impact is None else impact.late)
         sigma = beside + self._beside(step.problem.n_rows, q=changes.with_gaps(closing), given=given)
         turning, shape = self._turning(), ops.shape(sigma)
-        taken = scaled_matrix(ops, solved.problem.turns, turning)
+        parts = [x for x in solved.problem.turns for _ in range(3)]
+        taken = diagonal(ops, parts) @ turning if parts else turning
         sigma = sigma + ops.put(taken, shape, step.others[: ops.shape(turning)[0]], range(shape[1]))
         dv, _ = self._answer(last, rho, sigma, self._in_step, late)
         end, shift = dv, late

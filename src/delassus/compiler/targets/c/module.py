@@ -1,7 +1,7 @@
 """C99 of a program: one header and one source file that need nothing but ``math.h``, for one state or a batch.
 
-Operations are in the graph's order, what is used once inside of what uses it, so that a compiler that fuses nothing
-(gcc under ``-std=c99``) computes what the interpreter does, rounding by rounding. Long programs are cut into static
+Operations are in the graph's order, what is used once inside of what uses it. Compilers are told to fuse nothing but
+what the program says: the numbers are those of all targets, rounding by rounding. Long programs are cut into static
 functions, because compilers take more than linear time for a function; the values that cross a cut lie in a workspace
 on the stack.
 """
@@ -19,6 +19,7 @@ from delassus.compiler.passes.allocate import Act, allocate
 from delassus.compiler.program.batched_calls import Rows, c_table
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
+from delassus.compiler.targets.c.functions import FUSED, HEAD, NEGATED, definitions
 from delassus.compiler.targets.c.text import Scalar, comment, identifier, literal
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
@@ -179,15 +180,15 @@ class _Text:
             *comment(self.program.comment),
             f'#include "{self.name}.h"',
             "",
-            "#include <math.h>",
-            *self.functions(),
+            *HEAD,
         ]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
         shifted = (f"{x} + {array.size} * i" for x, array in zip(self.parameters, self.arrays, strict=True))
         loop = ["size_t i;", "", "for (i = 0; i < n; ++i) {", f"    {state}({', '.join(shifted)});", "}"]
-        lines += _block(_signature(self.name, self.declared), [f"{state}({passed});"])
-        lines += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
-        return "\n".join([*lines, *further]) + "\n"
+        body = [*self.functions(), *_block(_signature(self.name, self.declared), [f"{state}({passed});"])]
+        body += _block(_signature(f"{self.name}_batch", ["size_t n", *self.declared]), loop)
+        body += further
+        return "\n".join([*lines, *definitions(body, self.scalar), *body]) + "\n"
 
     def functions(self) -> list[str]:
         """Static functions, the last one for one state."""
@@ -306,6 +307,9 @@ class _Section:
             else:
                 op = self.nodes[k][0]
                 known = [inside.pop(x) if x in inside else (self._named(x, names), 0, CALL) for x in self._operands(k)]
+                for at in NEGATED.get(op, ()):
+                    if self.nodes[self._operands(k)[at]][0] in FUSED:
+                        known[at] = f"ds_kept({known[at][0]})", known[at][1], CALL
                 binds = OPERATIONS[op].binds
                 text = OPERATIONS[op].c.format(*_within(op, known), f=suffix)
                 if goals and self._is_shorter(goals[0], uses[k]):

@@ -38,7 +38,7 @@ _MATH = frozenset(
     sinh sqrt tan tanh tgamma trunc y0 y1 yn""".split()
     for suffix in ("", "f", "l")
 )
-_LOCAL = re.compile(r"[tw]\d*|p\d+|[iknrs]|row")
+_LOCAL = re.compile(r"[tw]\d*|p\d+|[iknrs]|row|ds_.*")
 """Names that the generated functions use themselves."""
 
 

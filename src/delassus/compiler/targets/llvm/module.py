@@ -28,8 +28,8 @@ from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, Workspace, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
-from delassus.compiler.targets.llvm.trig import sincos
 from delassus.spatial.trace.operations import Op
+from delassus.spatial.trace.sincos import sincos
 
 LOOPED = 40
 """Results of at least so many squares of lanes are taken out in a loop."""
@@ -99,7 +99,11 @@ class _One(Code):
 
     def text_of(self, section: Section) -> LlvmText:
         """For the code of a part."""
-        return self.text() if section.lanes == 1 else LlvmText(section.lanes, self.text().scalar, is_aligned=False)
+        return (
+            self.text()
+            if section.lanes == 1
+            else LlvmText(section.lanes, self.text().scalar, self.text().has_fma, is_aligned=False)
+        )
 
     def compute(self, text: LlvmText, section: Section, operations: Operations, k: int) -> str:
         """Operand for a node that is no leaf."""
@@ -136,7 +140,7 @@ class _One(Code):
 
     def _angles(self) -> LlvmText:
         """Sines and cosines of arguments."""
-        text = LlvmText(SIMD_LANES, self.text().scalar, is_aligned=False)
+        text = LlvmText(SIMD_LANES, self.text().scalar, self.text().has_fma, is_aligned=False)
         for some in self.angles:
             places = [self.value(text, angle) for angle in some]
             are_neighbours = some == [*range(some[0], some[0] + SIMD_LANES)]
@@ -144,7 +148,7 @@ class _One(Code):
                 x = text.load(places[0])
             else:
                 x = text.gather([*places, *places[-1:] * (SIMD_LANES - len(places))])
-            for k, made in enumerate(sincos(text, x, self.has_fma)):
+            for k, made in enumerate(sincos(text, x)):
                 text.store(made, self.slot(text, self.sines[some[0]] + k * SIMD_LANES))
         self.declarations |= text.declarations
         return text

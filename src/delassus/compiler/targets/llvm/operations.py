@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from delassus.compiler.targets.llvm.text import LlvmText
-from delassus.compiler.targets.llvm.trig import sincos
 from delassus.spatial.trace.graph import Node
 from delassus.spatial.trace.operations import OPERATIONS, Op
+from delassus.spatial.trace.sincos import sincos
 
 EMIT = [OPERATIONS[op].llvm if op in OPERATIONS else None for op in Op]
 """What emits each kind of node, but leaves, and sines and cosines, which are emitted in pairs."""
@@ -20,7 +20,6 @@ class Operations:
     text: LlvmText
     nodes: list[Node]
     numbers: list[float]
-    has_fma: bool
     values: dict[int, str] = field(default_factory=dict)
     _pairs: dict[int, tuple[str, str]] = field(default_factory=dict)
 
@@ -39,7 +38,7 @@ class Operations:
         emit = EMIT[op]
         if emit is None:
             if nodes[0] not in self._pairs:
-                self._pairs[nodes[0]] = sincos(self.text, operands[0], self.has_fma)
+                self._pairs[nodes[0]] = sincos(self.text, operands[0])
             made = self._pairs[nodes[0]][op == Op.COS]
         else:
             made = emit(self.text, *operands)

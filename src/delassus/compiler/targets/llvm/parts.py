@@ -79,8 +79,8 @@ class Code:
     ) -> None:
         """``first``: where in the workspace what crosses begins; ``size``: of what lies between that and the slots."""
         self.program, self.sections, self.last = program, sections, sections[-1]
-        self._text = partial(LlvmText, lanes, scalar)
-        self.has_fma, self.first, self.bytes_each = has_fma, first, lanes * (8 if scalar == "double" else 4)
+        self._text = partial(LlvmText, lanes, scalar, has_fma)
+        self.first, self.bytes_each = first, lanes * (8 if scalar == "double" else 4)
         self.n_inputs = program.n_inputs
         self.first_apart = first + program.n_values
         self.first_output = self.first_apart + max(len(s.targets) if s.apart else 0 for s in sections)
@@ -97,7 +97,7 @@ class Code:
 
     def operations(self, text: LlvmText, section: Section) -> Operations:
         """Emits operations of a section."""
-        return Operations(text, section.nodes, section.numbers, self.has_fma)
+        return Operations(text, section.nodes, section.numbers)
 
     def units(self, signature: str, operands: str) -> tuple[list[str], list[str]]:
         """What is called one after the other, with such operands: names, and functions, those that these call too."""

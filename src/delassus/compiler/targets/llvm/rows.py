@@ -31,7 +31,7 @@ def load_rows(text: LlvmText, base: str, size: int, targets: Mapping[int, str]) 
             text.instruction(f"load {text.vector}, ptr {text.row(base, s * size + first)}, align {text.bits // 8}")
             for s in range(lanes)
         ]
-        for k, vector in enumerate(_transposed(text, vectors)):
+        for k, vector in enumerate(transposed(text, vectors)):
             if first + k in mine:
                 text.store(vector, targets[first + k])
         covered |= mine
@@ -51,7 +51,7 @@ def store_rows(text: LlvmText, base: str, sources: Sequence[Callable[[], str]]) 
                 text.lines.append(f"store {text.scalar} {number}, ptr {text.row(base, s * size + k)}")
         return
     for first in tiles_of(size, lanes):
-        for s, vector in enumerate(_transposed(text, [source() for source in sources[first : first + lanes]])):
+        for s, vector in enumerate(transposed(text, [source() for source in sources[first : first + lanes]])):
             address = text.row(base, s * size + first)
             text.lines.append(f"store {text.vector} {vector}, ptr {address}, align {text.bits // 8}")
 
@@ -66,7 +66,7 @@ def loop_over_tiles(text: LlvmText, name: str, base: str, slots: Sequence[int]) 
         row = text.entry(f"{name}.table", k, lanes + 1)
         target = text.behind(base, row, 0)
         vectors = [text.load(text.behind("%w", row, 1 + k)) for k in range(lanes)]
-        for s, vector in enumerate(_transposed(text, vectors)):
+        for s, vector in enumerate(transposed(text, vectors)):
             text.lines.append(f"store {text.vector} {vector}, ptr {text.row(target, s * size)}, align {bytes_each}")
     return llvm_table(f"{name}.table", [x * bytes_each for x in entries])
 
@@ -76,7 +76,7 @@ def tiles_of(size: int, lanes: int) -> list[int]:
     return [*range(0, size - lanes + 1, lanes), *([size - lanes] if size % lanes else [])]
 
 
-def _transposed(text: LlvmText, rows: list[str]) -> list[str]:
+def transposed(text: LlvmText, rows: list[str]) -> list[str]:
     """Transpose a square of as many vectors as there are lanes: swap ever smaller blocks off its diagonal."""
     lanes = text.lanes
     distance = lanes // 2

@@ -1,7 +1,6 @@
 """LLVM assembly, instruction by instruction, for scalars or for vectors of lanes.
 
-No fast-math flag but ``contract`` is ever emitted: it lets LLVM fuse multiply-adds and keeps NaN, signed zeros and
-infinities.
+No fast-math flag is ever emitted: what is fused is decided in programs, and all targets round alike.
 """
 
 from __future__ import annotations
@@ -47,12 +46,14 @@ class LlvmText:
     ----------
     lanes, scalar
         As above.
+    has_fma : bool
+        Whether the processor has instructions that multiply and add.
     is_aligned : bool
         Whether vectors lie on boundaries of their size.
     """
 
-    def __init__(self, lanes: int, scalar: str, is_aligned: bool = True) -> None:
-        self.lanes, self.scalar = lanes, scalar
+    def __init__(self, lanes: int, scalar: str, has_fma: bool = True, is_aligned: bool = True) -> None:
+        self.lanes, self.scalar, self.has_fma = lanes, scalar, has_fma
         self.bits = 64 if scalar == "double" else 32
         self._align = "" if is_aligned else f", align {self.bits // 8}"
         types = (scalar, f"i{self.bits}", "i1")
@@ -78,9 +79,9 @@ class LlvmText:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def binary(self, operation: str, x: str, y: str, contract: bool = True) -> str:
-        """``fadd``, ``fsub``, ``fmul``, ``fdiv``; ``contract=False`` where fusing would spoil an exact step."""
-        return self.instruction(f"{operation}{' contract' if contract else ''} {self.vector} {x}, {y}")
+    def binary(self, operation: str, x: str, y: str) -> str:
+        """``fadd``, ``fsub``, ``fmul``, ``fdiv``."""
+        return self.instruction(f"{operation} {self.vector} {x}, {y}")
 
     def integer_binary(self, operation: str, x: str, y: str) -> str:
         """``add``, ``and``, ``xor``, ``shl`` … on `integer`."""
@@ -163,12 +164,10 @@ class LlvmText:
         return self.instruction(f"getelementptr i8, ptr {base}, i64 {in_bytes}")
 
     def fma(self, x: str, y: str, z: str) -> str:
-        """``x y + z`` rounded once (exact steps of range reductions)."""
-        return self.intrinsic("fma", x, y, z)
-
-    def muladd(self, x: str, y: str, z: str) -> str:
-        """``x y + z``, fused where the target can do that fast."""
-        return self.intrinsic("fmuladd", x, y, z)
+        """``x y + z`` rounded once, or twice where the processor has no such instruction."""
+        if self.has_fma:
+            return self.intrinsic("fma", x, y, z)
+        return self.binary("fadd", self.binary("fmul", x, y), z)
 
     def compare(self, predicate: str, x: str, y: str) -> str:
         """``fcmp`` (``olt``, ``ole``, ``oeq``, ``une`` …) → `mask`."""

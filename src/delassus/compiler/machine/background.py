@@ -1,0 +1,132 @@
+"""Machine code that another process makes, while calls in this one go on.
+
+LLVM holds a lock for the whole of a compilation, and tracing holds Python's: neither may keep this process waiting. The
+other process is started when it is first needed, ends with this one, and does not see Ctrl-C. Where it cannot be
+started, a thread of this process compiles.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+LENGTH = struct.Struct("<q")
+"""Before each message: its number of bytes."""
+
+COMMAND = "from delassus.compiler.machine.background import serve; serve()"
+
+
+class Job(NamedTuple):
+    """What is made, by a function that can be pickled; ``done`` is called with it on a thread."""
+
+    make: Callable[[], bytes]
+    done: Callable[[bytes], None]
+
+
+class Maker:
+    """The other process, and the thread that talks to it."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        threading.Thread(target=self._work, name="delassus-compiler", daemon=True).start()
+
+    def ask(self, job: Job) -> None:
+        """Have something made, after all that was asked for before."""
+        self._jobs.put(job)
+
+    def end(self) -> None:
+        """End the other process."""
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.kill()
+                self._process.wait()  # it may be writing to the cache
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            with suppress(Exception):  # whoever calls goes on without
+                job.done(self._made(job))
+
+    def _made(self, job: Job) -> bytes:
+        try:
+            if self._process is None:
+                self._process = _started()
+            assert self._process.stdin is not None and self._process.stdout is not None
+            _write(self._process.stdin, pickle.dumps(job.make))
+            made = _read(self._process.stdout)
+        except Exception:  # it could not be started, or has died, or this cannot be sent
+            self.end()
+            self._process, made = None, b""
+        return made or job.make()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """A process that serves."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths, "DELASSUS_COMPILE": "wait"}, start_new_session=True,
+    )  # fmt: skip
+
+
+def serve() -> None:
+    """Answer what comes in, until the other end is closed; with nothing where that fails."""
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing else goes there
+    with suppress(EOFError):
+        while True:
+            message = _read(source)
+            try:
+                made: bytes = pickle.loads(message)()
+            except Exception:
+                made = b""
+            _write(target, made)
+
+
+def _read(source: IO[bytes]) -> bytes:
+    """A message; `EOFError` where the other end is closed."""
+    head = source.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    return source.read(LENGTH.unpack(head)[0])
+
+
+def _write(target: IO[bytes], message: bytes) -> None:
+    target.write(LENGTH.pack(len(message)) + message)
+    target.flush()
+
+
+_maker: Maker | None = None
+
+
+def maker() -> Maker:
+    """That of this process."""
+    global _maker
+    if _maker is None:
+        _maker = Maker()
+        atexit.register(_maker.end)
+    return _maker
+
+
+def _forget(*_: Any) -> None:
+    """A forked child has its own."""
+    global _maker
+    if _maker is not None and (process := _maker._process) is not None:
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.raw.close()  # type: ignore[attr-defined]  # what the parent was about to write is not written
+    _maker = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

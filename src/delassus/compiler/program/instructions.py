@@ -1,0 +1,283 @@
+"""A program as arrays of whole numbers that an evaluator runs: instructions, and where arguments and results lie.
+
+Instructions of a kind that follow one another are a run: the kind, their number, and for each the place of what it
+makes and the places of its operands. Places number the rows of a workspace: arguments first, then what stages set for
+others, then what a pass of a loop keeps apart, then slots that values share one after the other, then constants. Bodies
+of calls are written out, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delassus.compiler.passes.schedule import reorder
+from delassus.compiler.program.program import Program, Stage
+from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.operations import Op
+
+
+class Control(IntEnum):
+    """Kinds of instructions that are no operations of a graph."""
+
+    COPY = 0
+    SINCOS = 1
+    """Sine to the place, cosine to that of the second operand."""
+    SKIP = 18
+    """Go on so many numbers behind (the place), where the first operand is not zero in all states."""
+    AGAIN = 19
+    """Go back by so many where the first operand is zero in some, at most as often as the second one says."""
+    END = 20
+
+
+WIDTH = 4
+"""Numbers of an instruction."""
+
+HEAD = 2
+"""Numbers before the first instruction of a run."""
+
+COLUMN = 1 << 40
+"""Places from here on stand for columns of a row of calls."""
+
+AHEAD = 3000
+"""Operations, in the order of the graph, among which those of a kind are looked for: more make runs longer, which one
+state gains from, and more values alive at a time, which batches lose by."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instructions:
+    """What an evaluator is given.
+
+    Attributes
+    ----------
+    code : (n,) array of int32
+        Runs of instructions.
+    constants : (k,) array of float
+    n_places : int
+        Of the workspace, without the constants, which follow.
+    results : (numbers of all results,) array of int32
+        Place of each number of each result.
+    """
+
+    code: NDArray[np.int32]
+    constants: NDArray[np.float64]
+    n_places: int
+    results: NDArray[np.int32]
+
+
+def instructions(program: Program) -> Instructions:
+    """Lay a program out, with as many instructions of a kind side by side as there can be."""
+    return _Layout(program).made()
+
+
+class _Layout:
+    """``first`` is a slot for what nothing reads; constants are below zero until all slots are known."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.first_apart = program.n_inputs + program.n_values
+        self.first = self.first_apart + max((len(s.targets) for s in program.before if s.is_loop), default=0)
+        self.n_places = self.first + 1
+        self._constants: dict[str, int] = {}
+        self._values: list[float] = []
+
+    def made(self) -> Instructions:
+        """All of it."""
+        code: list[NDArray[np.int64]] = []  # rows of kind and instruction
+        before = self.program.before
+        skips: list[tuple[int, int]] = []  # a skip, and what it skips to, as numbers in the list
+        for k, stage in enumerate(before):
+            flag = stage.targets[-1] if stage.is_loop else stage.unless
+            begins = stage.is_loop or k == 0 or before[k - 1].is_loop or before[k - 1].unless != flag
+            if flag is not None and begins:
+                start = len(code)
+                code.append(np.array([[Control.SKIP, 0, flag, 0, 0]]))
+            code += self._stage(stage)
+            if stage.is_loop:
+                code.append(np.array([[Control.AGAIN, start, flag, stage.times, 0]]))
+            ends = stage.is_loop or k + 1 == len(before) or before[k + 1].is_loop or before[k + 1].unless != flag
+            if flag is not None and ends:
+                skips.append((start, len(code)))
+        rows, outputs = self._graph(self.program.graph, {}, keep=True)
+        code += [rows, np.array([[Control.END, 0, 0, 0, 0]])]
+        results = np.array([outputs[k] for r in self.program.results for k in r.entries], dtype=np.int64)
+        return Instructions(
+            self._runs(code, skips), np.array(self._values, dtype=float), self.n_places,
+            self._numbered(results).astype(np.int32),
+        )  # fmt: skip
+
+    def _numbered(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places with constants behind the slots."""
+        return np.where(places < 0, self.n_places - 1 - places, places)
+
+    def _runs(self, code: list[NDArray[np.int64]], skips: list[tuple[int, int]]) -> NDArray[np.int32]:
+        """Runs of all instructions; jumps begin runs and are followed by others."""
+        lengths = np.array([len(rows) for rows in code])
+        first = np.concatenate([[0], np.cumsum(lengths)])  # row of each part
+        whole = np.concatenate(code)
+        kinds = whole[:, 0]
+        is_head = np.ones(len(kinds), dtype=bool)
+        is_head[1:] = (kinds[1:] != kinds[:-1]) | (kinds[1:] >= Control.SKIP)
+        is_head[first[[k for pair in skips for k in (pair[0] + 1, pair[1])]]] = True
+        at = WIDTH * np.arange(len(kinds) + 1) + HEAD * np.append(np.cumsum(is_head) - is_head, is_head.sum())
+        whole[:, 1:] = self._numbered(whole[:, 1:])
+        ends = {start: end for start, end in skips}
+        for k, rows in enumerate(code):
+            if rows[0, 0] == Control.SKIP if len(rows) else False:
+                whole[first[k], 1] = at[first[ends[k]]] - at[first[k] + 1]
+            elif rows[0, 0] == Control.AGAIN if len(rows) else False:
+                whole[first[k], 1] = at[first[rows[0, 1] + 1]] - at[first[k] + 1]
+        made = np.zeros(at[-1], dtype=np.int32)
+        heads = np.flatnonzero(is_head)
+        made[at[heads]] = kinds[heads]
+        made[at[heads] + 1] = np.diff(np.append(heads, len(kinds)))
+        body = at[:-1] + HEAD * is_head
+        for k in range(WIDTH):
+            made[body + k] = whole[:, 1 + k]
+        return made
+
+    def _constant(self, value: float) -> int:
+        if value.hex() not in self._constants:
+            self._constants[value.hex()] = -1 - len(self._values)
+            self._values.append(value)
+        return self._constants[value.hex()]
+
+    def _stage(self, stage: Stage) -> Iterator[NDArray[np.int64]]:
+        first = COLUMN + len(stage.calls[0]) if stage.calls else self.first_apart
+        goals: dict[int, list[int]] = {}
+        for position, k in enumerate(stage.graph.flat_outputs()):
+            goals.setdefault(k, []).append(
+                first + position if stage.calls or stage.is_loop else stage.targets[position]
+            )
+        rows, _ = self._graph(stage.graph, goals, inputs=COLUMN if stage.calls else 0)
+        if not stage.calls:
+            yield rows
+            if stage.is_loop:
+                copies = [(Control.COPY, target, first + k, 0, 0) for k, target in enumerate(stage.targets)]
+                yield np.array(copies, dtype=np.int64)
+            return
+        is_column = rows >= COLUMN
+        columns = np.where(is_column, rows - COLUMN, 0)
+        for operands, targets in stage.runs(0):
+            yield np.where(is_column, np.array([*operands, *targets], dtype=np.int64)[columns], rows)
+
+    def _graph(
+        self, graph: Graph, goals: dict[int, list[int]], inputs: int = 0, keep: bool = False
+    ) -> tuple[NDArray[np.int64], list[int]]:
+        """Instructions of straight-line code, and places of its outputs: with goals of some, or all outputs kept."""
+        order = kinds_together(graph)
+        new = {k: i for i, k in enumerate(order)}
+        goals = {new[k]: some for k, some in goals.items()}
+        graph = reorder(graph, order)
+        nodes, values = graph.nodes(), graph.value.tolist()
+        is_operation = graph.op >= Op.ADD
+        uses = np.zeros(len(nodes), dtype=np.int64)
+        for column in (graph.a, graph.b, graph.c):
+            uses += np.bincount(column[is_operation & (column >= 0)], minlength=len(nodes))
+        left: list[int] = uses.tolist()
+        stays = (~is_operation).tolist()  # whether the place of a node is its own
+        for k in [*goals, *(graph.flat_outputs() if keep else ())]:
+            stays[k] = True
+        angles: dict[tuple[int, int], int] = {}
+        for k in np.flatnonzero((graph.op == Op.SIN) | (graph.op == Op.COS)).tolist():
+            angles.setdefault(nodes[k][:2], k)
+        place, free, slots = [-1] * len(nodes), list[int](), self.first + 1
+        is_placed = [False] * len(nodes)
+        rows: list[int] = []
+
+        def room(k: int) -> int:
+            nonlocal slots
+            is_placed[k] = True
+            if k in goals:
+                return goals[k][0]
+            if free:
+                return free.pop()
+            slots += 1
+            return slots - 1
+
+        def pair(k: int, op: int, a: int) -> None:
+            """Sine and cosine of an angle, whose other half is made as well where it is wanted."""
+            if is_placed[k]:
+                return
+            is_first = angles[op, a] == k
+            both = [angles.get((kind, a)) if is_first else k if kind == op else None for kind in (Op.SIN, Op.COS)]
+            for half in both:
+                if half is not None:
+                    place[half] = room(half)
+            sine, cosine = (self.first if half is None else place[half] for half in both)
+            rows.extend((Control.SINCOS, sine, place[a], cosine, 0))
+
+        for k, (op, a, b, c) in enumerate(nodes):
+            if op < Op.ADD:
+                place[k] = inputs + a if op == Op.INPUT else self._constant(values[k])
+                continue
+            is_angle = op in (Op.SIN, Op.COS)
+            if is_angle:
+                pair(k, op, a)
+            row = (place[a], place[b] if b >= 0 else 0, place[c] if c >= 0 else 0)
+            for x in (a,) if b < 0 else (a, b) if c < 0 else (a, b, c):
+                left[x] -= 1
+                if not left[x] and not stays[x]:
+                    free.append(place[x])
+            if not is_angle:
+                place[k] = room(k)
+                rows += (op, place[k], *row)
+            if k in goals:
+                for goal in goals[k][1:]:
+                    rows += (Control.COPY, goal, place[k], 0, 0)
+        for k, some in goals.items():
+            if nodes[k][0] < Op.ADD:
+                for goal in some:
+                    rows += (Control.COPY, goal, place[k], 0, 0)
+        self.n_places = max(self.n_places, slots)
+        return np.array(rows, dtype=np.int64).reshape(-1, 1 + WIDTH), [place[k] for k in graph.flat_outputs()]
+
+
+def kinds_together(graph: Graph) -> list[int]:
+    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most.
+
+    They are among the next `AHEAD` of the graph's own order, in which few values are alive at a time.
+    """
+    kinds = np.where(graph.op == Op.COS, Op.SIN, graph.op).tolist()
+    users: list[list[int]] = [[] for _ in kinds]
+    waits = [0] * len(kinds)
+    order, ready = list[int](), dict[int, list[int]]()
+    later: list[int] = []  # what is ready and too far ahead
+    is_made = [False] * len(kinds) + [False]
+    for k, (op, *operands) in enumerate(graph.nodes()):
+        if op < Op.ADD:
+            order.append(k)
+            is_made[k] = True
+            continue
+        for x in {*operands}:
+            if x >= 0 and kinds[x] >= Op.ADD:
+                users[x].append(k)
+                waits[k] += 1
+        if not waits[k]:
+            later.append(k)
+    first = 0
+    while True:
+        while is_made[first]:
+            first += 1
+        while later and later[0] < first + AHEAD:
+            k = heappop(later)
+            ready.setdefault(kinds[k], []).append(k)
+        if not ready:
+            return order
+        kind = max(ready, key=lambda op: len(ready[op]))
+        made = ready.pop(kind)
+        order += made
+        for k in made:
+            is_made[k] = True
+            for user in users[k]:
+                waits[user] -= 1
+                if not waits[user]:
+                    if user < first + AHEAD:
+                        ready.setdefault(kinds[user], []).append(user)
+                    else:
+                        heappush(later, user)

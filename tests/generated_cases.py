@@ -110,8 +110,8 @@ OPTIONS = {
 }
 """Values of options as `delassus.compile` takes them, what is not given first; which outputs, by their places."""
 
-COMPILED = [name for name in [*inspect.signature(ds.compile).parameters][4:-1] if name != "target"]
-"""Options that `delassus.compile` itself has, but for the method; a GPU has tests of its own."""
+COMPILED = [name for name in [*inspect.signature(ds.compile).parameters][4:-1] if name not in ("target", "wait")]
+"""Options that `delassus.compile` itself has, but for the method; GPUs have their own tests, the evaluator runs all."""
 
 OF_KERNELS = ("dtype", "lanes", "error_bound")
 """Those that change no results."""

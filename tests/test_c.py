@@ -33,7 +33,6 @@ from internals import (
     Op,
     Program,
     Result,
-    TraceOps,
     c,
     c_source,
     casadi_function,
@@ -41,7 +40,6 @@ from internals import (
     llvm_module,
     machine,
     make_program,
-    passes,
     write_c,
 )
 from programs import (
@@ -63,7 +61,7 @@ from programs import (
     table_of_operations,
 )
 from random_trees import some_constraints, some_mechanism
-from test_evaluator import of_an_arm, of_loops, of_operations, of_products
+from test_evaluator import of_an_arm, of_loops, of_negated_sums, of_operations, of_products
 from tools import ROUND_OFF, error, on_a_full_disk, requested, traced
 
 GCC, FOR_ARM, ARM = map(shutil.which, ("gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64"))
@@ -140,12 +138,8 @@ def test_constants_are_exact(tmp_path, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_zeros_of_negated_sums_have_their_sign(tmp_path, dtype):
     """GCC negates a fused sum by negating its product and its summand, unless it is kept from that."""
-    ops = TraceOps()
-    x, y = ops.vector(2)
-    graph = passes.fuse(ops.graph([[ops.number(x * y - (x * x + x)), ops.number(x - (y * y + y) * x)]]))
-    assert graph.count().fma == 4
-    program, at = plain_program(graph, 2), np.array([[-0.0, 0.3], [0.0, -0.3], [-0.0, 0.0], [-0.0, -0.0]], dtype)
-    same(Compiled(program, tmp_path, dtype)(at)[0], reference(program, at)[0])
+    program, (x,) = of_negated_sums()
+    same(Compiled(program, tmp_path, dtype)(x.astype(dtype))[0], reference(program, x.astype(dtype))[0])
 
 
 @pytest.mark.slow
@@ -289,7 +283,7 @@ def on_arm(program, folder, dtype):
 @pytest.mark.slow
 @pytest.mark.skipif(FOR_ARM is None or ARM is None, reason="needs gcc for arm64 and qemu")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("make", [of_operations, of_products, of_an_arm, of_loops])
+@pytest.mark.parametrize("make", [of_operations, of_products, of_negated_sums, of_an_arm, of_loops])
 def test_arm64(tmp_path, make, dtype):
     """Emulated: C, machine code of any lanes and the evaluator give the interpreter's bits."""
     program, x = make()

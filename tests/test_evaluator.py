@@ -151,6 +151,15 @@ def of_products():
     return program, [np.random.default_rng(0).normal(size=(200, 2 + len(others)))]
 
 
+def of_negated_sums():
+    """Fused ones that are subtracted, some of which are zero."""
+    ops = TraceOps()
+    x, y = ops.vector(2)
+    graph = passes.fuse(ops.graph([[ops.number(x * y - (x * x + x)), ops.number(x - (y * y + y) * x)]]))
+    assert graph.count().fma == 4
+    return plain_program(graph, 2), [np.array([[-0.0, 0.3], [0.0, -0.3], [-0.0, 0.0], [-0.0, -0.0]])]
+
+
 def of_an_arm():
     """Its dynamics, one end held."""
     arm = ds.mechanisms.chain(2)
@@ -164,7 +173,7 @@ def of_loops():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("make", [of_operations, of_products, of_an_arm, of_loops])
+@pytest.mark.parametrize("make", [of_operations, of_products, of_negated_sums, of_an_arm, of_loops])
 def test_lanes_and_levels(make, dtype):
     """Of machine code: whatever LLVM does, it rounds as programs say."""
     program, x = make()

@@ -28,6 +28,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.errors import ConfigurationError
 from internals import (
     code,
     fastcall,

@@ -442,7 +442,7 @@ def test_bodies_with_notches_pile_up():
     q[:, :2], q[:, 2] = local.uniform(-0.05, 0.05, (n, 2)), 0.25 + 0.45 * np.arange(n)
     q[:, 3:] = [quaternion(random_rotation(local)) for _ in range(n)]
     steps, before = ds.Simulator(scene, q0=q.ravel(), dt=1e-3), np.inf
-    for _ in range(2500):
+    for _ in range(5000):  # when depends on round-off: how they tumble is chaotic
         steps.step()
         v, deepest = steps.v.reshape(n, 6), steps.contacts.depths.max(initial=0.0)
         after = 0.5 * (v[:, :3] ** 2).sum() + 0.5 * np.einsum("ni,ij,nj", v[:, 3:], INERTIA, v[:, 3:])
@@ -450,6 +450,8 @@ def test_bodies_with_notches_pile_up():
         assert after - before <= n * GRAVITY * max(deepest, 0.0) + 1e-8
         assert deepest < 0.01 and steps.q.reshape(n, 7)[:, 2].min() > 0.04
         before = after
+        if len(steps.contacts) >= n and np.abs(v).max() < 1e-3:
+            break
     assert np.abs(steps.v).max() < 1e-3
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load
@@ -100,11 +102,11 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
     regular = True
     for b in range(n, bodies.at.size):
         at, m = bodies.at[b], bodies.first[b + 1] - bodies.first[b]
-        for c in range(bodies.first[b], bodies.first[b + 1]):
-            state.target[c] = state.v[c] + options.dt * state.qdd[c]
         for c in range(m * m):
             bodies.M[at + c] = bodies.L[at + c] = bodies.mass[at + c]
         pivot = 1.0 if cholesky(bodies.L, at, m) else 0.0
+        for c in range(bodies.first[b], bodies.first[b + 1]):  # round-off of a singular mass moves nothing
+            state.target[c] = state.v[c] + options.dt * state.qdd[c] if pivot > 0.0 else np.nan
         for c in range(m if pivot > 0.0 else 0):
             root = bodies.L[at + c * m + c]
             pivot = min(pivot, 1.0 / (root * root * bodies.usual[bodies.first[b] + c]))

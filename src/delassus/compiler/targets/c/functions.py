@@ -7,7 +7,7 @@ nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from delassus.compiler.targets.c.text import Scalar, literal
 from delassus.spatial.trace.operations import Op
@@ -59,7 +59,7 @@ static {scalar} ds_kept({scalar} x)
 """GCC 12 takes ``−fma(x, y, z)`` for ``fma(−x, y, −z)``, which is a zero of the other sign where all is zero."""
 
 FUSED = frozenset({Op.FMA, Op.FMS, Op.FNMA})
-NEGATED = {Op.NEGATE: (0,), Op.FMS: (2,), Op.FNMA: (0,)}
+NEGATED: Mapping[int, tuple[int, ...]] = {Op.NEGATE: (0,), Op.FMS: (2,), Op.FNMA: (0,)}
 """Operands that operations negate: those that are fused go through ``ds_kept``."""
 
 SIMPLE = {

@@ -28,7 +28,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import ConfigurationError
 from internals import (
     code,
     fastcall,

@@ -10,6 +10,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
@@ -28,7 +29,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.errors import ConfigurationError
 from internals import (
     code,
     fastcall,
@@ -584,19 +584,13 @@ def test_calls_that_do_not_wait_have_the_same_bits(tmp_path: Path, monkeypatch: 
     assert np.array_equal(waited[0], after[-2])
 
 
-def test_the_environment_says_whether_calls_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
-    made, jobs, tree = list[str](), list[Any](), ds.mechanisms.chain(2)
-    monkeypatch.setattr(code, "object_code", lambda text: made.append(text) or object_code(text))
-    monkeypatch.setattr(code, "maker", lambda: SimpleNamespace(ask=jobs.append))
-    q, found = tree.random(0, batch=40), list[np.ndarray]()
-    for how, counts in (("never", (0, 0)), ("background", (0, 1)), ("wait", (1, 1))):
-        monkeypatch.setenv("DELASSUS_COMPILE", how)
-        found.append(ds.compile(tree, (), "energies", wait=how == "background")(q, q)[0])
-        assert (len(made), len(jobs)) == counts and np.array_equal(found[-1], found[0])
-    monkeypatch.setenv("DELASSUS_COMPILE", "sometimes")
-    with pytest.raises(ConfigurationError, match=r"DELASSUS_COMPILE.*'background'.*'sometimes'"):
-        ds.compile(tree, (), "energies")(q, q)
+def test_programs_that_are_frozen_start_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be started is the program itself: a thread compiles."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it starts a process"))
+    made = queue.SimpleQueue[bytes]()
+    code.maker.__globals__["Maker"]().ask(code.Job(lambda: b"code", made.put))
+    assert made.get(timeout=60) == b"code"
 
 
 BEHIND = """

@@ -6,6 +6,7 @@ a process of its own. Processor time after importing the library.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -60,14 +61,20 @@ def measure(name: str) -> None:
 
 def main() -> None:
     """Each scene in each way."""
-    if len(sys.argv) > 1:
-        return measure(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scene", choices=SCENES, help="this one, as the environment says; else all")
+    if (scene := parser.parse_args().scene) is not None:
+        return measure(scene)
     for name in SCENES:
         for how in ("never", "wait"):
             with tempfile.TemporaryDirectory() as cache:
                 setting = os.environ | {"DELASSUS_CACHE": cache, "DELASSUS_COMPILE": how}
                 done = subprocess.run(
-                    [sys.executable, Path(__file__), name], env=setting, capture_output=True, text=True, check=True
+                    [sys.executable, Path(__file__), "--scene", name],
+                    env=setting,
+                    capture_output=True,
+                    text=True,
+                    check=True,
                 )
             print(f"{name:6s} {how:6s} {done.stdout.strip()}")
     return None

@@ -10,6 +10,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
@@ -581,6 +582,15 @@ def test_calls_that_do_not_wait_have_the_same_bits(tmp_path: Path, monkeypatch: 
     for x, y in zip(before, after, strict=True):
         assert np.array_equal(x, y)
     assert np.array_equal(waited[0], after[-2])
+
+
+def test_programs_that_are_frozen_start_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be started is the program itself: a thread compiles."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it starts a process"))
+    made = queue.SimpleQueue[bytes]()
+    code.maker.__globals__["Maker"]().ask(code.Job(lambda: b"code", made.put))
+    assert made.get(timeout=60) == b"code"
 
 
 BEHIND = """

@@ -2,7 +2,7 @@
 
 LLVM holds a lock for the whole of a compilation, and tracing holds Python's: neither may keep this process waiting. The
 other process is started when it is first needed, ends with this one, and does not see Ctrl-C. Where it cannot be
-started, a thread of this process compiles.
+started, or what runs is no Python but a program that was frozen, a thread of this process compiles.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Maker:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """A process that serves."""
+    """A process that serves; `OSError` where that would be another of a program that was frozen."""
+    if getattr(sys, "frozen", False):
+        raise OSError("no Python")
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -203,6 +203,17 @@ def test_equal_calls_share_a_program(monkeypatch):
     assert len(kept) == 2
 
 
+def test_dependent_rows_make_one_program(monkeypatch):
+    """Where rows depend on one another at all states, that of a method, and estimates, would serve nobody."""
+    made, make = [], direct.KERNELS[1]
+    monkeypatch.setattr(direct, "KERNELS", [direct.KERNELS[0], lambda asked: made.append(make(asked)) or made[-1]])
+    monkeypatch.setattr(direct, "_KEPT", type(direct._KEPT)())
+    arm = ds.mechanisms.pendulum(2)
+    found = ds.forward_dynamics(arm, [0.3, 0.4], [1.0, 2.0], [0.5, 0.6], ds.Weld("rod2"))
+    assert found.rank == 2 and [kernel.request.quantity.name for kernel in made] == ["saddle_point"]
+    assert not made[0].has_rcond
+
+
 def test_calls_on_several_threads():
     """The first call of a program, too, on all of them at once."""
     arm, found = ds.mechanisms.chain(5), []

@@ -185,21 +185,36 @@ class Solver(Protocol):
         """The same in extended precision, or by another order of elimination."""
 
 
+Ranks = tuple[NDArray[np.int_], NDArray[np.bool_]]
+"""Ranks of the rows of states (...), and which rows depend on those before them (..., m)."""
+
+
+def ranks_of(system: System, batch: tuple[int, ...]) -> Ranks:
+    """Ranks of the rows of states (*batch); soft ones are independent of all others."""
+    m = sum(system.sizes)
+    if m and not all(system.softness):
+        return independence(system.among_hard_rows, system.typical, batch)
+    return np.full(batch, m), np.zeros((*batch, m), dtype=bool)
+
+
 def resolve(
-    system: System, qdd: Array, forces: Array, error: Array, solver: Solver, iterated: Iterated | None = None
+    system: System,
+    qdd: Array,
+    forces: Array,
+    error: Array,
+    solver: Solver,
+    iterated: Iterated | None = None,
+    ranks: Ranks | None = None,
 ) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
-    Soft rows are independent of all others: problems whose constraints are all soft are regular. Arrays are of all
-    states (*batch), and written to.
+    Arrays are of all states (*batch), and written to. ``ranks`` are those of `ranks_of`, if they are known.
     """
     batch, m = error.shape, forces.shape[-1]
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
-    rank, redundant, regular = np.full(batch, m), np.zeros((*batch, m), dtype=bool), np.ones(batch, dtype=bool)
-    dependent = None
+    rank, redundant = ranks_of(system, batch) if ranks is None else ranks
+    regular, dependent = np.asarray(rank == m), None
     if m and not all(system.softness):
-        rank, redundant = independence(system.among_hard_rows, system.typical, batch)
-        regular = np.asarray(rank == m)
         wrong = np.array(regular & ~(error <= solver.error_bound))
         if wrong.any():  # another order of elimination errs at other states
             a, f, found = solver.other(wrong)

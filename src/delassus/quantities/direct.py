@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.policy import for_numpy, is_long
-from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
+from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, ranks_of, resolve, warn_of
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import named_tuple
+from delassus.frozen import cached_property, named_tuple
 from delassus.model.check import library_of
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
@@ -249,30 +249,21 @@ def is_evaluated(asked: Request) -> bool:
 class Kept:
     """A program that direct calls run, with all that is known before their states are."""
 
-    __slots__ = (
-        "arguments",
-        "control",
-        "entry",
-        "is_dependent",
-        "kernel",
-        "outputs",
-        "quantity",
-        "request",
-        "shapes",
-        "size",
-        "used",
-        "values",
-    )
-
     def __init__(self, asked: Request, quantity: Quantity, values: dict[str, Array]) -> None:
         """``values``: those of arguments that are the same in all of these calls."""
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
-        self.kernel = KERNELS[1](replace(asked, error_dtype="float64" if quantity.has_status else ""))
-        self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
-        self.used = 0
-        self.is_dependent = quantity.has_status and not asked.knows_rank  # rows at almost all states
+        self.size, self.used = len(values), 0
+        self.is_dependent = quantity.has_status and (asked.is_singular or not asked.knows_rank)  # almost everywhere
+        self.entry = None if self.is_dependent else self.kernel.entry
+
+    @cached_property
+    def kernel(self) -> Any:
+        """What runs the program, made when it is first asked for: no state with dependent rows needs it."""
+        kernel = KERNELS[1](replace(self.request, error_dtype="float64" if self.quantity.has_status else ""))
+        self.size += kernel.operations.total
+        return kernel
 
     def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
         """A call at these values of arguments."""
@@ -422,8 +413,12 @@ class SolvedCall(DirectCall):
 
     def solved(self) -> dict[str, Array]:
         """Outputs by name."""
-        (first, forces), error = self.computed()
-        flagged, rest = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
+        if self.kept.is_dependent:
+            first, forces = (np.full((*self.batch, *shape), np.nan) for shape in self.kept.shapes)
+            error = np.full(self.batch, np.inf)
+        else:
+            (first, forces), error = self.computed()
+        flagged, rest = np.asarray(~(error <= self.error_bound)), None
         if flagged.any():
             with np.errstate(all="ignore"):
                 rest = self._rest(flagged, first, forces, error)
@@ -451,8 +446,12 @@ class SolvedCall(DirectCall):
         some = {name: x[where] for name, x in whole(self).items()}
         call = SolvedCall(self.kept, some, (int(np.count_nonzero(where)),))
         call.error_bound = self.error_bound
-        change = np.array(first[where] - self._start(where))
-        return resolve(system_at(call), change, np.array(forces[where]), np.array(error[where]), call)
+        system, first, forces, error = system_at(call), first[where], forces[where], error[where]
+        ranks = ranks_of(system, call.batch)
+        if self.kept.is_dependent and np.any(ranks[0] == forces.shape[-1]):
+            (first, forces), error = call.computed()
+        change = np.array(first - self._start(where))
+        return resolve(system, change, np.array(forces), np.array(error), call, ranks=ranks)
 
     def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         """Accelerations, forces and their relative error at the states chosen (k), by the dense saddle point."""

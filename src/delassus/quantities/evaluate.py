@@ -80,6 +80,7 @@ JUDGED_ROWS = Quantity(
     (Output("G", ("m", "m"), "Delassus matrix", symmetric=True), Output("typical", ("m",), "size of its diagonal")),
     _judged_rows,
     inverts_mass=True,
+    is_judged=False,
 )
 """What says which rows are independent."""
 
@@ -139,8 +140,11 @@ SADDLE = Quantity(
     _OUTPUTS,
     _of_motion,
     inverts_mass=True,
+    is_judged=False,
 )
-IMPACT = Quantity("impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_impact, inverts_mass=True)
+IMPACT = Quantity(
+    "impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_impact, inverts_mass=True, is_judged=False
+)
 """What solutions are checked by, and found where rows are dependent: fields of `System`."""
 
 

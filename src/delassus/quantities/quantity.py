@@ -95,6 +95,8 @@ class Quantity:
         Whether its results are solutions of equations of motion alone, whose errors can be estimated by what they miss.
     iterates : bool
         Whether states repeat its operations until they converge.
+    is_judged : bool
+        Whether programs estimate errors of their results.
     judges_rows : bool
         Whether it says which rows are independent; states at which a program is not certain are solved on NumPy.
     needs_independent : bool
@@ -126,6 +128,7 @@ class Quantity:
     has_status: bool = False
     is_solution: bool = False
     iterates: bool = False
+    is_judged: bool = True
     judges_rows: bool = False
     needs_independent: bool = False
     closes_loops: bool = False

@@ -256,7 +256,7 @@ class Kept:
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
         self.size, self.used = len(values), 0
         self.is_dependent = quantity.has_status and (asked.is_singular or not asked.knows_rank)  # almost everywhere
-        self.entry = None if self.is_dependent else self.kernel.entry
+        self.entry: Any = None if self.is_dependent else self.kernel.entry
 
     @cached_property
     def kernel(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import os
 import subprocess
@@ -15,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from internals import Bound, call_at, compiled, compiled_for, inlined
+from internals import SOLVERS, call_at, compiled, inlined, runtime_loops
+from programs import Code, elf, host, object_for, undefined
+from test_evaluator import falling
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
 
@@ -28,7 +31,7 @@ class Pair(NamedTuple):
 @compiled
 def _arithmetic(x, y, i, j):
     z = x * y - x / y + 2 * i
-    z += i // j + i % j + (x % y) + x**3 + (i & 5)
+    z += i // j + i % j + x**3 + (i & 5)
     return z, i // -3, -i % 7, -x, abs(x), abs(-i), int(x), float(i), bool(j), HALF * SIDES[1]
 
 
@@ -102,7 +105,7 @@ def _made(n):
 
 @compiled
 def _functions(x, y):
-    return math.sqrt(x) + math.sin(x) * math.cos(y), math.hypot(x, y), math.copysign(x, -y), np.sqrt(y), math.pi
+    return math.sqrt(x) + math.sin(x) * math.cos(y), math.fabs(x), math.copysign(x, -y), np.sqrt(y), math.pi
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -204,7 +207,7 @@ def test_memory_is_given_back() -> None:
 def test_a_bound_call_takes_other_numbers() -> None:
     x = np.arange(4.0)
     call = _sum.bound(2.0, 1, x)
-    assert isinstance(call, Bound) and call() == 2.0 * 6.0 + 1
+    assert isinstance(call, runtime_loops.Bound) and call() == 2.0 * 6.0 + 1
     call.set(0, 3.0)
     call.set(1, -1)
     x[0] = 10.0
@@ -254,6 +257,16 @@ def _reads(x, k):
 
 
 @compiled
+def _libraries(x):
+    return math.exp(x)
+
+
+@compiled
+def _remainders(x):
+    return x % 1.0
+
+
+@compiled
 def _itself(n):
     return _itself(n - 1) if n > 0 else 0
 
@@ -276,6 +289,8 @@ def _mixed(x, n):
         (_reads, (np.ones((3, 3))[:, 0], 0), "C-contiguous"),
         (_reads, ([1.0], 0), "_reads: numbers, arrays .* not list"),
         (_reads, (np.ones(3), 0.5), r"test_compiled_loops.py, line \d+, return x\[k\]"),
+        (_libraries, (0.5,), r"return math.exp\(x\): calls of math.exp are not compiled"),
+        (_remainders, (0.5,), "Mod of float"),
         (_itself, (3,), "_itself calls itself"),
         (_lists, (3,), r"line \d+, return \[n\]: List is not compiled"),
         (_mixed, (np.ones(3), 1), "array of float .* and int are different types"),
@@ -285,6 +300,39 @@ def _mixed(x, n):
 def test_what_cannot_be_compiled_is_named(function, arguments, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(TypeError, match=message):
         function(*arguments)
+
+
+LIBRARY = {"malloc", "free", "memset", "memcpy"}
+"""Functions of C whose results are the same everywhere."""
+
+
+@elf
+@pytest.mark.parametrize("processor", [{}, {"cpu": "generic", "features": ""}], ids=["this", "oldest"])
+def test_loops_call_only_memory_of_c(processor, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """All that loops are written in, also where no processor has fused operations."""
+    numbers = 0.7, 0.3, 5, 2
+    for function, arguments in ((_arithmetic, numbers), (_functions, numbers[:2]), (_made, (3,)), (_choices, (0.5, 3))):
+        types = next(iter(function._made), None) or function.bound(*arguments)._machine.types  # type: ignore[attr-defined]
+        with monkeypatch.context() as its:
+            its.setattr(type(host()), "has_fma", not processor)
+            text, _ = runtime_loops.Module().assembly(function, list(types))
+        assert {*undefined(object_for(text, **processor))} <= LIBRARY
+
+
+@elf
+@pytest.mark.slow
+def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: ignore[no-untyped-def]
+    """All machine code of their steps by each solver of impulses: kernels and loops."""
+    payloads, load = list[bytes](), Code.__init__
+    monkeypatch.setattr(Code, "__init__", lambda self, payload: (payloads.append(payload), load(self, payload))[1])
+    for loop in [x for x in gc.get_objects() if isinstance(x, runtime_loops.Compiled)]:
+        monkeypatch.setattr(loop, "_made", {})
+    for formulation, solver in ((None, None), *(("os", solver) for solver in SOLVERS)):
+        sim = falling(formulation=formulation, solver=solver)
+        sim.run(0.4)
+        assert np.isfinite(sim.q).all()
+    found = {name for payload in payloads for name in undefined(payload)}
+    assert len(payloads) > 2 * len(SOLVERS) and "malloc" in found and found <= LIBRARY
 
 
 @pytest.mark.slow
@@ -315,7 +363,7 @@ def test_compilation_is_announced(listens, is_terminal, tmp_path, monkeypatch, c
     monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
     monkeypatch.setattr("delassus.errors.PATIENCE", 0.0)
     for announced in (1, 0):
-        function = compiled_for("six times as much")(_six_times)
+        function = runtime_loops.compiled_for("six times as much")(_six_times)
         assert (function(1.0), function(2.0)) == (6.0, 12.0)
         said = [line.removeprefix("delassus: ") for line in capsys.readouterr().err.splitlines()]
         assert bool(said) == bool(announced and is_terminal and not listens)

@@ -271,13 +271,13 @@ def test_programs_that_are_garbage_together():
 # -- machine code that takes over -------------------------------------------------------------------------------------
 
 
-def falling():
+def falling(**options):
     """A pendulum of two links beside a ball, both over the ground, and the states of a run of so many steps."""
     arm, ball = ds.mechanisms.pendulum(2), ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
     shapes = [Collider("arm/rod2", Sphere(0.1), (0, 0, -0.5), restitution=0.5), Collider("ball/body", Sphere(0.1))]
     scene = ds.Scene({"arm": arm, "ball": ball}, [*shapes, Collider("world", HalfSpace(), (0, 0, -1.2))])
     start = scene.configuration(arm=[0.3, -0.2], ball=[0.5, 0, -0.8, 0, 0, 0, 1])
-    return ds.Simulator(scene, q0=start, v0=np.r_[0.5, 1.0, 0.2, np.zeros(5)], dt=2e-3)
+    return ds.Simulator(scene, q0=start, v0=np.r_[0.5, 1.0, 0.2, np.zeros(5)], dt=2e-3, **options)
 
 
 def run_of(sim, steps):

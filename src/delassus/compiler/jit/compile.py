@@ -316,7 +316,7 @@ def _announce_library() -> None:
     import llvmlite.binding as llvm
 
     library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    for name in ("malloc", "free", "memset", "exp", "hypot", "atan2", "fmod"):
+    for name in ("malloc", "free", "memset"):
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 

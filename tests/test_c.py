@@ -63,7 +63,7 @@ from programs import (
     undefined,
 )
 from random_trees import some_constraints, some_mechanism
-from test_evaluator import of_an_arm, of_loops, of_negated_sums, of_operations, of_products
+from test_evaluator import TraceOps, of_an_arm, of_loops, of_negated_sums, of_operations, of_products
 from tools import ROUND_OFF, error, on_a_full_disk, requested, traced
 
 GCC, FOR_ARM, ARM = map(shutil.which, ("gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64"))
@@ -160,6 +160,19 @@ def test_random_graphs(tmp_path_factory, graph, seed, dtype):
     program = plain_program(graph, 8)
     (expected,), (found,) = reference(program, x), Compiled(program, tmp_path_factory.mktemp("c"), dtype)(x)
     same(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["double", "float"])
+def test_each_angle_is_reduced_once(dtype):
+    """One call gives its sine and its cosine, whichever comes first."""
+    ops = TraceOps()
+    x, y, z = ops.vector(3)
+    made = [ops.cos(x), ops.sin(x), ops.sin(x * y), ops.cos(x * y), ops.sin(y), ops.cos(z) * ops.cos(z)]
+    _, source = c_source(plain_program(ops.graph([[*map(ops.number, made)]]), 3), dtype)
+    body = source[source.index("static void plain_state") :]
+    assert [body.count(f"ds_{name}(") for name in ("sincos", "sin", "cos")] == [2, 1, 1]
+    _, source = c_source(traced(ds.mechanisms.chain(3), (), "mass_matrix"), dtype)
+    assert len(re.findall(r"ds_(sin|cos|sincos)\((?!double|float)", source)) == 2  # the first joint turns all
 
 
 # -- processors ----------------------------------------------------------------------------------------------------

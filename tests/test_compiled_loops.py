@@ -10,14 +10,18 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace
 from internals import SOLVERS, call_at, compiled, inlined, runtime_loops
-from programs import Code, elf, host, object_for, undefined
+from programs import Code, elf, host, llvm_module, object_for, undefined
+from test_c import ARM, FOR_ARM
 from test_evaluator import falling
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
@@ -333,6 +337,105 @@ def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: i
         assert np.isfinite(sim.q).all()
     found = {name for payload in payloads for name in undefined(payload)}
     assert len(payloads) > 2 * len(SOLVERS) and "malloc" in found and found <= LIBRARY
+
+
+DRIVER = """
+#include <stdint.h>
+#include <stdio.h>
+static char memory[{size}] __attribute__((aligned(64)));
+static int64_t pointers[{n}][2], out[3];
+void entry(void *, void *);
+void span(void **, int64_t, int64_t);
+
+int main(void)
+{{
+    FILE *file = fopen("before", "rb");
+    int k;
+
+    if (fread(memory, 1, {size}, file) != {size} || fread(pointers, 16, {n}, file) != {n})
+        return 1;
+    for (k = 0; k < {n}; ++k)
+        *(int64_t *)(memory + pointers[k][0]) = (int64_t)(memory + pointers[k][1]);
+    *(int64_t *)memory = (int64_t)span;
+    entry(memory + {arguments}, out);
+    printf("%ld %ld", out[1], out[2]);
+    file = fopen("after", "wb");
+    return fwrite(memory, 1, {size}, file) != {size} || fclose(file);
+}}
+"""
+"""Program that reads memory of a loop, in whose first word the address of a kernel goes, sets pointers and calls it."""
+
+
+def arrays_of(x, kind):
+    """Arrays of an argument of a loop; None for each other number that it is made of."""
+    if isinstance(kind, runtime_loops.TupleOf):
+        return [y for item, of in zip(x, kind.items, strict=True) for y in arrays_of(item, of)]
+    return [x, *[None] * kind.ndim] if isinstance(kind, runtime_loops.ArrayOf) else [None]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOR_ARM is None or ARM is None, reason="needs gcc for arm64 and qemu")
+def test_steps_on_arm64(tmp_path, one_lane) -> None:  # type: ignore[no-untyped-def]
+    """Five boxes fall, by emulated machine code: all memory that 300 steps leave has the bits that it has here."""
+    rng, floor = np.random.default_rng(0), Collider("world", HalfSpace())
+    boxes = [Collider(f"b{k}/body", Box(0.2, 0.3, 0.25), friction=0.5, restitution=0.2 * (k % 2)) for k in range(5)]
+    scene = ds.Scene({f"b{k}": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)) for k in range(5)}, [*boxes, floor])
+    turns = rng.normal(size=(5, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    places = [[*rng.uniform(-0.1, 0.1, 2), 0.4 + 0.4 * k, *turns[k]] for k in range(5)]
+    sim = ds.Simulator(scene, q0=np.concatenate(places), dt=2e-3, max_overlap=1.0)
+    start, steps = sim.get_state(), sim._steps
+    sim.run(0.6)  # makes room for all contacts
+    assert len(sim.contacts) > 10
+    sim.set_state(start)
+    steps._set(sim.q, sim.v, np.zeros(scene.tree.nv))
+    call, (kernel,) = steps._steps, steps._kernels.values()
+    call.set(2, 300)
+
+    # memory, piece by piece: of arguments of the loop and of the kernel, with pointers as distances
+    types = call._machine.types
+    words = [y for x, of in zip(call._arguments, types, strict=True) for y in arrays_of(x, of)]
+    own = np.frombuffer(call._in, np.uint8)
+    found = [own, steps.blocks.inertias, *steps._arguments, *(x for x in words if x is not None)]
+    pieces, size = list[list[int]](), 64
+    for begin, end in sorted((x.ctypes.data, x.ctypes.data + x.nbytes) for x in found):
+        if pieces and begin <= pieces[-1][1]:  # a view of another one
+            pieces[-1][1] = max(pieces[-1][1], end)
+        else:
+            pieces.append([begin, end])
+    starts = np.cumsum([size, *(-(-(end - begin) // 64) * 64 + 64 for begin, end in pieces)]).tolist()
+
+    def place(address):
+        return next((s + address - a for s, (a, b) in zip(starts, pieces, strict=False) if a <= address <= b), 0)
+
+    def memory():
+        made = np.zeros(starts[-1], np.uint8)
+        for at, (begin, end) in zip(starts, pieces, strict=False):
+            ctypes.memmove(made.ctypes.data + at, begin, end - begin)
+        return made.view(np.int64)
+
+    before, free = memory(), place(steps.model.free.ctypes.data)
+    at = [place(own.ctypes.data) + 8 * k for k, x in enumerate(words) if x is not None] + [free + 16]
+    at += [place(x.ctypes.data) + 8 * k for x in steps._arguments for k in range(len(x))]
+    pointers = np.array([(free, 0), *((k, place(int(before[k // 8]))) for k in at)])
+
+    processor = {"triple": "aarch64-linux-gnu", "cpu": "generic", "features": "", "vector_bits": 128}
+    text, _ = runtime_loops.Module().assembly(call._machine._make.args[0], list(types))
+    (tmp_path / "span.o").write_bytes(
+        object_for(llvm_module(kernel.code._made_program(), "double", 2, 32, True), **processor)
+    )
+    (tmp_path / "loop.o").write_bytes(runtime_loops.quick_code(text, replace(host(), **processor)))
+    (tmp_path / "before").write_bytes(before.tobytes() + pointers.tobytes())
+    fields = {"size": before.nbytes, "n": len(pointers), "arguments": place(own.ctypes.data)}
+    (tmp_path / "driver.c").write_text(DRIVER.format(**fields))
+    for command in ([FOR_ARM, "-static", "driver.c", "loop.o", "span.o", "-o", "made"], [ARM, "./made"]):
+        run = subprocess.run(command, cwd=tmp_path, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+    after = np.fromfile(tmp_path / "after", np.int64)
+    assert run.stdout == "{} {}".format(*call()) and run.stdout.startswith("300 ")
+    here = memory()
+    for x in (after, here):
+        x[0] = x[pointers[:, 0] // 8] = 0
+    assert np.array_equal(after, here)
 
 
 @pytest.mark.slow

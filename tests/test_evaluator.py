@@ -155,9 +155,12 @@ def of_negated_sums():
     """Fused ones that are subtracted, some of which are zero."""
     ops = TraceOps()
     x, y = ops.vector(2)
-    graph = passes.fuse(ops.graph([[ops.number(x * y - (x * x + x)), ops.number(x - (y * y + y) * x)]]))
-    assert graph.count().fma == 4
-    return plain_program(graph, 2), [np.array([[-0.0, 0.3], [0.0, -0.3], [-0.0, 0.0], [-0.0, -0.0]])]
+    made = x * y - (x * x + x), x - (y * y + y) * x, -(y * y + x), -(x * x - y), -(y - x * x)
+    graph = passes.fuse(ops.graph([[*map(ops.number, made)]]))
+    assert (graph.count().fma, graph.count().neg) == (7, 3)
+    return plain_program(graph, 2), [
+        np.array([[-0.0, 0.3], [0.0, -0.3], [0.0, 0.0], [-0.0, 0.0], [0.0, -0.0], [-0.0, -0.0]])
+    ]
 
 
 def of_an_arm():

@@ -197,7 +197,7 @@ def test_programs_call_nothing_whose_numbers_differ_elsewhere(lanes, dtype):
     program, scalar = plain_program(table_of_operations()[1], 3), "double" if dtype == "float64" else "float"
     for has_fma, processor in ((True, {}), (False, {"cpu": "generic", "features": ""})):
         for text in (llvm_module(program, scalar, lanes, 16, has_fma), machine(scalar, lanes, has_fma)):
-            assert not {*undefined(object_for(text, level=0, **processor))}
+            assert {*undefined(object_for(text, level=0, **processor))} <= {"malloc", "free"}
     called = set(re.findall(r"\b(?!ds_)(\w+)\(", re.sub(r"/\*.*?\*/|#.*", "", c_source(program, scalar)[1])))
     called -= {"defined", "__asm__", "for", "if", "plain", "plain_state", "plain_batch", "UINT32_C", "UINT64_C"}
     assert called == {f"{name}{'f' * (scalar == 'float')}" for name in ("sqrt", "fma", "copysign")}  # exact everywhere

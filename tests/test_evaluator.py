@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.errors import ConfigurationError
 from internals import TraceOps, passes
-from programs import HAS_FMA, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
+from programs import HAS_FMA, Graph, Op, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
 from tools import traced
 
@@ -129,6 +130,23 @@ def test_robots(what, dtype):
         same(run(*(z[5:6] for z in given))[k], x[5:6])
     for x, y in zip(found, compiled, strict=False):
         same(x[solved], np.asarray(y)[solved])
+
+
+def test_long_programs_need_little_of_a_stack():
+    """Where a block of states has 4 MB of values."""
+    n = 30_000
+    leaves, kinds = np.arange(n), np.repeat([Op.INPUT, Op.MULTIPLY], n)
+    others = np.concatenate([np.full(n, -1), np.roll(leaves, 1)])
+    graph = Graph(kinds, np.tile(leaves, 2), others, np.full(2 * n, -1), np.zeros(2 * n), (n + leaves,))
+    run, x, found = Runs(plain_program(graph, n), "float64"), np.random.default_rng(0).normal(size=(17, n)), []
+    usual = threading.stack_size(1 << 18)
+    try:
+        thread = threading.Thread(target=lambda: found.extend((run(x[:1])[0], run(x)[0])))
+        thread.start()
+    finally:
+        threading.stack_size(usual)
+    thread.join()
+    same(np.concatenate(found), np.concatenate([x[:1], x]) * np.roll(np.concatenate([x[:1], x]), 1, axis=1))
 
 
 # -- machine code ------------------------------------------------------------------------------------------------------
@@ -264,7 +282,7 @@ def test_programs_that_are_garbage_together():
     """All that a copy of the machine has room for, in a circle: their places are free again, and hold others."""
     program = plain_program(table_of_operations()[1], 3)
     for _ in range(2):
-        circle = [Runs(program, "float64") for _ in range(130)]  # a copy has 128 places
+        circle = [Runs(program, "float64") for _ in range(34)]  # a copy has 32 places
         circle.append(circle)
         del circle
         gc.collect()

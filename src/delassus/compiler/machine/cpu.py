@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
@@ -164,6 +165,16 @@ def _emitted(module: Any, target: Any, cpu: Host) -> bytes:
     return bytes(target.emit_object(module))
 
 
+@cache
+def _announce_memory() -> None:
+    """Tell LLVM where the functions of C's library are that machine code calls."""
+    import llvmlite.binding as llvm
+
+    library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
+    for name in ("malloc", "free", "memset"):
+        llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
+
+
 class Code:
     """Object code in memory, ready to be called; keep it as long as its addresses are used.
 
@@ -174,6 +185,7 @@ class Code:
     def __init__(self, payload: bytes) -> None:
         import llvmlite.binding as llvm
 
+        _announce_memory()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()

@@ -6,10 +6,13 @@ import ctypes
 import itertools
 import mmap
 import os
+import struct
+import sys
 from dataclasses import replace
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 import delassus as ds
@@ -127,6 +130,22 @@ def object_for(text, level=1, **processor):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return object_code(text, replace(host(), **processor), level)
+
+
+elf = pytest.mark.skipif(sys.platform != "linux", reason="reads objects of ELF systems")
+
+
+def undefined(payload):
+    """Names that object code of an ELF system takes from elsewhere."""
+    assert payload[:5] == b"\x7fELF\x02"
+    (at,), (size, n) = struct.unpack_from("<Q", payload, 0x28), struct.unpack_from("<2H", payload, 0x3A)
+    sections = [struct.unpack_from("<2IQ3Q2I", payload, at + size * k) for k in range(n)]
+    for _, kind, _, _, start, length, link, _ in sections:
+        if kind == 2:  # symbols
+            names = sections[link][4]
+            for name, *_, section, _, _ in struct.iter_unpack("<I2BH2Q", payload[start : start + length]):
+                if name and not section:
+                    yield payload[names + name :].partition(b"\0")[0].decode()
 
 
 def by_llvm(program, dtype, lanes, level=1, has_fma=True):

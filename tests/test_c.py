@@ -50,6 +50,7 @@ from programs import (
     by_llvm,
     delassus_program,
     draw,
+    elf,
     graphs,
     host,
     kernel_graph,
@@ -59,9 +60,10 @@ from programs import (
     reference,
     same,
     table_of_operations,
+    undefined,
 )
 from random_trees import some_constraints, some_mechanism
-from test_evaluator import of_an_arm, of_loops, of_negated_sums, of_operations, of_products
+from test_evaluator import TraceOps, of_an_arm, of_loops, of_negated_sums, of_operations, of_products
 from tools import ROUND_OFF, error, on_a_full_disk, requested, traced
 
 GCC, FOR_ARM, ARM = map(shutil.which, ("gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64"))
@@ -160,6 +162,19 @@ def test_random_graphs(tmp_path_factory, graph, seed, dtype):
     same(found, expected)
 
 
+@pytest.mark.parametrize("dtype", ["double", "float"])
+def test_each_angle_is_reduced_once(dtype):
+    """One call gives its sine and its cosine, whichever comes first."""
+    ops = TraceOps()
+    x, y, z = ops.vector(3)
+    made = [ops.cos(x), ops.sin(x), ops.sin(x * y), ops.cos(x * y), ops.sin(y), ops.cos(z) * ops.cos(z)]
+    _, source = c_source(plain_program(ops.graph([[*map(ops.number, made)]]), 3), dtype)
+    body = source[source.index("static void plain_state") :]
+    assert [body.count(f"ds_{name}(") for name in ("sincos", "sin", "cos")] == [2, 1, 1]
+    _, source = c_source(traced(ds.mechanisms.chain(3), (), "mass_matrix"), dtype)
+    assert len(re.findall(r"ds_(sin|cos|sincos)\((?!double|float)", source)) == 2  # the first joint turns all
+
+
 # -- processors ----------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +187,20 @@ def test_compilers_that_round_as_they_like_are_refused(tmp_path, compiler):
         command = [compiler, *STRICT, *flags, "-c", str(source), "-o", str(tmp_path / "made.o")]
         outcome = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert (outcome.returncode != 0) == bool(flags) == ("each rounding" in outcome.stderr), outcome.stderr
+
+
+@elf
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_programs_call_nothing_whose_numbers_differ_elsewhere(lanes, dtype):
+    """Of libraries: with all operations, by machine code and by the evaluator, also of the oldest processors; as C."""
+    program, scalar = plain_program(table_of_operations()[1], 3), "double" if dtype == "float64" else "float"
+    for has_fma, processor in ((True, {}), (False, {"cpu": "generic", "features": ""})):
+        for text in (llvm_module(program, scalar, lanes, 16, has_fma), machine(scalar, lanes, has_fma)):
+            assert {*undefined(object_for(text, level=0, **processor))} <= {"malloc", "free"}
+    called = set(re.findall(r"\b(?!ds_)(\w+)\(", re.sub(r"/\*.*?\*/|#.*", "", c_source(program, scalar)[1])))
+    called -= {"defined", "__asm__", "for", "if", "plain", "plain_state", "plain_batch", "UINT32_C", "UINT64_C"}
+    assert called == {f"{name}{'f' * (scalar == 'float')}" for name in ("sqrt", "fma", "copysign")}  # exact everywhere
 
 
 @pytest.mark.slow

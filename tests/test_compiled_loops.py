@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import os
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from internals import Bound, call_at, compiled, compiled_for, inlined
+import delassus as ds
+from delassus.contact import Box, Collider, HalfSpace
+from internals import SOLVERS, call_at, compiled, inlined, runtime_loops
+from programs import Code, elf, host, llvm_module, object_for, undefined
+from test_c import ARM, FOR_ARM
+from test_evaluator import falling
 
 HALF, SIDES = 0.5, (2, 3.5, -1.25)
 
@@ -28,7 +35,7 @@ class Pair(NamedTuple):
 @compiled
 def _arithmetic(x, y, i, j):
     z = x * y - x / y + 2 * i
-    z += i // j + i % j + (x % y) + x**3 + (i & 5)
+    z += i // j + i % j + x**3 + (i & 5)
     return z, i // -3, -i % 7, -x, abs(x), abs(-i), int(x), float(i), bool(j), HALF * SIDES[1]
 
 
@@ -102,7 +109,7 @@ def _made(n):
 
 @compiled
 def _functions(x, y):
-    return math.sqrt(x) + math.sin(x) * math.cos(y), math.hypot(x, y), math.copysign(x, -y), np.sqrt(y), math.pi
+    return math.sqrt(x) + math.sin(x) * math.cos(y), math.fabs(x), math.copysign(x, -y), np.sqrt(y), math.pi
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -204,7 +211,7 @@ def test_memory_is_given_back() -> None:
 def test_a_bound_call_takes_other_numbers() -> None:
     x = np.arange(4.0)
     call = _sum.bound(2.0, 1, x)
-    assert isinstance(call, Bound) and call() == 2.0 * 6.0 + 1
+    assert isinstance(call, runtime_loops.Bound) and call() == 2.0 * 6.0 + 1
     call.set(0, 3.0)
     call.set(1, -1)
     x[0] = 10.0
@@ -254,6 +261,16 @@ def _reads(x, k):
 
 
 @compiled
+def _libraries(x):
+    return math.exp(x)
+
+
+@compiled
+def _remainders(x):
+    return x % 1.0
+
+
+@compiled
 def _itself(n):
     return _itself(n - 1) if n > 0 else 0
 
@@ -276,6 +293,8 @@ def _mixed(x, n):
         (_reads, (np.ones((3, 3))[:, 0], 0), "C-contiguous"),
         (_reads, ([1.0], 0), "_reads: numbers, arrays .* not list"),
         (_reads, (np.ones(3), 0.5), r"test_compiled_loops.py, line \d+, return x\[k\]"),
+        (_libraries, (0.5,), r"return math.exp\(x\): calls of math.exp are not compiled"),
+        (_remainders, (0.5,), "Mod of float"),
         (_itself, (3,), "_itself calls itself"),
         (_lists, (3,), r"line \d+, return \[n\]: List is not compiled"),
         (_mixed, (np.ones(3), 1), "array of float .* and int are different types"),
@@ -285,6 +304,138 @@ def _mixed(x, n):
 def test_what_cannot_be_compiled_is_named(function, arguments, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(TypeError, match=message):
         function(*arguments)
+
+
+LIBRARY = {"malloc", "free", "memset", "memcpy"}
+"""Functions of C whose results are the same everywhere."""
+
+
+@elf
+@pytest.mark.parametrize("processor", [{}, {"cpu": "generic", "features": ""}], ids=["this", "oldest"])
+def test_loops_call_only_memory_of_c(processor, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """All that loops are written in, also where no processor has fused operations."""
+    numbers = 0.7, 0.3, 5, 2
+    for function, arguments in ((_arithmetic, numbers), (_functions, numbers[:2]), (_made, (3,)), (_choices, (0.5, 3))):
+        types = next(iter(function._made), None) or function.bound(*arguments)._machine.types  # type: ignore[attr-defined]
+        with monkeypatch.context() as its:
+            its.setattr(type(host()), "has_fma", not processor)
+            text, _ = runtime_loops.Module().assembly(function, list(types))
+        assert {*undefined(object_for(text, **processor))} <= LIBRARY
+
+
+@elf
+@pytest.mark.slow
+def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: ignore[no-untyped-def]
+    """All machine code of their steps by each solver of impulses: kernels and loops."""
+    payloads, load = list[bytes](), Code.__init__
+    monkeypatch.setattr(Code, "__init__", lambda self, payload: (payloads.append(payload), load(self, payload))[1])
+    for loop in [x for x in gc.get_objects() if isinstance(x, runtime_loops.Compiled)]:
+        monkeypatch.setattr(loop, "_made", {})
+    for formulation, solver in ((None, None), *(("os", solver) for solver in SOLVERS)):
+        sim = falling(formulation=formulation, solver=solver)
+        sim.run(0.4)
+        assert np.isfinite(sim.q).all()
+    found = {name for payload in payloads for name in undefined(payload)}
+    assert len(payloads) > 2 * len(SOLVERS) and "malloc" in found and found <= LIBRARY
+
+
+DRIVER = """
+#include <stdint.h>
+#include <stdio.h>
+static char memory[{size}] __attribute__((aligned(64)));
+static int64_t pointers[{n}][2], out[3];
+void entry(void *, void *);
+void span(void **, int64_t, int64_t);
+
+int main(void)
+{{
+    FILE *file = fopen("before", "rb");
+    int k;
+
+    if (fread(memory, 1, {size}, file) != {size} || fread(pointers, 16, {n}, file) != {n})
+        return 1;
+    for (k = 0; k < {n}; ++k)
+        *(int64_t *)(memory + pointers[k][0]) = (int64_t)(memory + pointers[k][1]);
+    *(int64_t *)memory = (int64_t)span;
+    entry(memory + {arguments}, out);
+    printf("%ld %ld", out[1], out[2]);
+    file = fopen("after", "wb");
+    return fwrite(memory, 1, {size}, file) != {size} || fclose(file);
+}}
+"""
+"""Program that reads memory of a loop, in whose first word the address of a kernel goes, sets pointers and calls it."""
+
+
+def arrays_of(x, kind):
+    """Arrays of an argument of a loop; None for each other number that it is made of."""
+    if isinstance(kind, runtime_loops.TupleOf):
+        return [y for item, of in zip(x, kind.items, strict=True) for y in arrays_of(item, of)]
+    return [x, *[None] * kind.ndim] if isinstance(kind, runtime_loops.ArrayOf) else [None]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOR_ARM is None or ARM is None, reason="needs gcc for arm64 and qemu")
+def test_steps_on_arm64(tmp_path, one_lane) -> None:  # type: ignore[no-untyped-def]
+    """Five boxes fall, by emulated machine code: all memory that 300 steps leave has the bits that it has here."""
+    rng, floor = np.random.default_rng(0), Collider("world", HalfSpace())
+    boxes = [Collider(f"b{k}/body", Box(0.2, 0.3, 0.25), friction=0.5, restitution=0.2 * (k % 2)) for k in range(5)]
+    scene = ds.Scene({f"b{k}": ds.mechanisms.free_body(1.0, 0.01 * np.eye(3)) for k in range(5)}, [*boxes, floor])
+    turns = rng.normal(size=(5, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    places = [[*rng.uniform(-0.1, 0.1, 2), 0.4 + 0.4 * k, *turns[k]] for k in range(5)]
+    sim = ds.Simulator(scene, q0=np.concatenate(places), dt=2e-3, max_overlap=1.0)
+    start, steps = sim.get_state(), sim._steps
+    sim.run(0.6)  # makes room for all contacts
+    assert len(sim.contacts) > 10
+    sim.set_state(start)
+    steps._set(sim.q, sim.v, np.zeros(scene.tree.nv))
+    call, (kernel,) = steps._steps, steps._kernels.values()
+    call.set(2, 300)
+
+    # memory, piece by piece: of arguments of the loop and of the kernel, with pointers as distances
+    types = call._machine.types
+    words = [y for x, of in zip(call._arguments, types, strict=True) for y in arrays_of(x, of)]
+    own = np.frombuffer(call._in, np.uint8)
+    found = [own, steps.blocks.inertias, *steps._arguments, *(x for x in words if x is not None)]
+    pieces, size = list[list[int]](), 64
+    for begin, end in sorted((x.ctypes.data, x.ctypes.data + x.nbytes) for x in found):
+        if pieces and begin <= pieces[-1][1]:  # a view of another one
+            pieces[-1][1] = max(pieces[-1][1], end)
+        else:
+            pieces.append([begin, end])
+    starts = np.cumsum([size, *(-(-(end - begin) // 64) * 64 + 64 for begin, end in pieces)]).tolist()
+
+    def place(address):
+        return next((s + address - a for s, (a, b) in zip(starts, pieces, strict=False) if a <= address <= b), 0)
+
+    def memory():
+        made = np.zeros(starts[-1], np.uint8)
+        for at, (begin, end) in zip(starts, pieces, strict=False):
+            ctypes.memmove(made.ctypes.data + at, begin, end - begin)
+        return made.view(np.int64)
+
+    before, free = memory(), place(steps.model.free.ctypes.data)
+    at = [place(own.ctypes.data) + 8 * k for k, x in enumerate(words) if x is not None] + [free + 16]
+    at += [place(x.ctypes.data) + 8 * k for x in steps._arguments for k in range(len(x))]
+    pointers = np.array([(free, 0), *((k, place(int(before[k // 8]))) for k in at)])
+
+    processor = {"triple": "aarch64-linux-gnu", "cpu": "generic", "features": "", "vector_bits": 128}
+    text, _ = runtime_loops.Module().assembly(call._machine._make.args[0], list(types))
+    (tmp_path / "span.o").write_bytes(
+        object_for(llvm_module(kernel.code._made_program(), "double", 2, 32, True), **processor)
+    )
+    (tmp_path / "loop.o").write_bytes(runtime_loops.quick_code(text, replace(host(), **processor)))
+    (tmp_path / "before").write_bytes(before.tobytes() + pointers.tobytes())
+    fields = {"size": before.nbytes, "n": len(pointers), "arguments": place(own.ctypes.data)}
+    (tmp_path / "driver.c").write_text(DRIVER.format(**fields))
+    for command in ([FOR_ARM, "-static", "driver.c", "loop.o", "span.o", "-o", "made"], [ARM, "./made"]):
+        run = subprocess.run(command, cwd=tmp_path, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+    after = np.fromfile(tmp_path / "after", np.int64)
+    assert run.stdout == "{} {}".format(*call()) and run.stdout.startswith("300 ")
+    here = memory()
+    for x in (after, here):
+        x[0] = x[pointers[:, 0] // 8] = 0
+    assert np.array_equal(after, here)
 
 
 @pytest.mark.slow
@@ -315,7 +466,7 @@ def test_compilation_is_announced(listens, is_terminal, tmp_path, monkeypatch, c
     monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
     monkeypatch.setattr("delassus.errors.PATIENCE", 0.0)
     for announced in (1, 0):
-        function = compiled_for("six times as much")(_six_times)
+        function = runtime_loops.compiled_for("six times as much")(_six_times)
         assert (function(1.0), function(2.0)) == (6.0, 12.0)
         said = [line.removeprefix("delassus: ") for line in capsys.readouterr().err.splitlines()]
         assert bool(said) == bool(announced and is_terminal and not listens)

@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.errors import ConfigurationError
 from internals import TraceOps, passes
-from programs import HAS_FMA, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
+from programs import HAS_FMA, Graph, Op, Runs, by_llvm, graphs, plain_program, reference, same, table_of_operations
 from test_loops import CASES, program_of, random_calls, states
 from tools import traced
 
@@ -131,6 +132,23 @@ def test_robots(what, dtype):
         same(x[solved], np.asarray(y)[solved])
 
 
+def test_long_programs_need_little_of_a_stack():
+    """Where a block of states has 4 MB of values."""
+    n = 30_000
+    leaves, kinds = np.arange(n), np.repeat([Op.INPUT, Op.MULTIPLY], n)
+    others = np.concatenate([np.full(n, -1), np.roll(leaves, 1)])
+    graph = Graph(kinds, np.tile(leaves, 2), others, np.full(2 * n, -1), np.zeros(2 * n), (n + leaves,))
+    run, x, found = Runs(plain_program(graph, n), "float64"), np.random.default_rng(0).normal(size=(17, n)), []
+    usual = threading.stack_size(1 << 18)
+    try:
+        thread = threading.Thread(target=lambda: found.extend((run(x[:1])[0], run(x)[0])))
+        thread.start()
+    finally:
+        threading.stack_size(usual)
+    thread.join()
+    same(np.concatenate(found), np.concatenate([x[:1], x]) * np.roll(np.concatenate([x[:1], x]), 1, axis=1))
+
+
 # -- machine code ------------------------------------------------------------------------------------------------------
 
 
@@ -155,9 +173,12 @@ def of_negated_sums():
     """Fused ones that are subtracted, some of which are zero."""
     ops = TraceOps()
     x, y = ops.vector(2)
-    graph = passes.fuse(ops.graph([[ops.number(x * y - (x * x + x)), ops.number(x - (y * y + y) * x)]]))
-    assert graph.count().fma == 4
-    return plain_program(graph, 2), [np.array([[-0.0, 0.3], [0.0, -0.3], [-0.0, 0.0], [-0.0, -0.0]])]
+    made = x * y - (x * x + x), x - (y * y + y) * x, -(y * y + x), -(x * x - y), -(y - x * x)
+    graph = passes.fuse(ops.graph([[*map(ops.number, made)]]))
+    assert (graph.count().fma, graph.count().neg) == (7, 3)
+    return plain_program(graph, 2), [
+        np.array([[-0.0, 0.3], [0.0, -0.3], [0.0, 0.0], [-0.0, 0.0], [0.0, -0.0], [-0.0, -0.0]])
+    ]
 
 
 def of_an_arm():
@@ -261,7 +282,7 @@ def test_programs_that_are_garbage_together():
     """All that a copy of the machine has room for, in a circle: their places are free again, and hold others."""
     program = plain_program(table_of_operations()[1], 3)
     for _ in range(2):
-        circle = [Runs(program, "float64") for _ in range(130)]  # a copy has 128 places
+        circle = [Runs(program, "float64") for _ in range(34)]  # a copy has 32 places
         circle.append(circle)
         del circle
         gc.collect()
@@ -271,13 +292,13 @@ def test_programs_that_are_garbage_together():
 # -- machine code that takes over -------------------------------------------------------------------------------------
 
 
-def falling():
+def falling(**options):
     """A pendulum of two links beside a ball, both over the ground, and the states of a run of so many steps."""
     arm, ball = ds.mechanisms.pendulum(2), ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
     shapes = [Collider("arm/rod2", Sphere(0.1), (0, 0, -0.5), restitution=0.5), Collider("ball/body", Sphere(0.1))]
     scene = ds.Scene({"arm": arm, "ball": ball}, [*shapes, Collider("world", HalfSpace(), (0, 0, -1.2))])
     start = scene.configuration(arm=[0.3, -0.2], ball=[0.5, 0, -0.8, 0, 0, 0, 1])
-    return ds.Simulator(scene, q0=start, v0=np.r_[0.5, 1.0, 0.2, np.zeros(5)], dt=2e-3)
+    return ds.Simulator(scene, q0=start, v0=np.r_[0.5, 1.0, 0.2, np.zeros(5)], dt=2e-3, **options)
 
 
 def run_of(sim, steps):

@@ -53,13 +53,22 @@ class Field(IntEnum):
 TOGETHER = 4
 """Vectors of a row that an instruction of ``many`` takes at a time."""
 
+COMMON = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.NEGATE, Op.FMA, Op.FMS, Op.FNMA})
+"""Operations that do; others are rare or take long, and their vectors follow one another, in less code."""
+
 BLOCK = 64
 """States of a block at most: of more, values leave the first-level cache; of fewer, decoding takes longer."""
 
 WORKSPACE = 1 << 21
-"""Bytes of a workspace at most, which is on the stack; of a program that is longer, blocks are smaller."""
+"""Bytes of a workspace from which on blocks are smaller, down to two vectors of states."""
 
-PROGRAMS = 128
+STACK = 1 << 16
+"""Bytes of a workspace that is on the stack, of which threads may have half a megabyte: larger ones are allocated."""
+
+LINE = 64
+"""Bytes of a cache line."""
+
+PROGRAMS = 32
 """Programs for which a copy of the machine has functions."""
 
 
@@ -70,6 +79,7 @@ def machine(scalar: str, lanes: int, has_fma: bool) -> str:
         parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
     texts = [part.function() for part in parts]
     declarations = sorted({line for part in parts for line in part.text.declarations})
+    declarations += ["declare ptr @malloc(i64)", "declare void @free(ptr)"]
     programs = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer"
     return "\n\n".join([programs, *declarations, *texts, _span(lanes), *map(_span_of, range(PROGRAMS))]) + "\n"
 
@@ -154,40 +164,41 @@ class _Machine:
     def function(self) -> str:
         """Assembly."""
         unit = self.lanes * self.together
-        n_places, n_constants, constants = (
-            self._field(Field.PLACES), self._field(Field.N_CONSTANTS), self._field(Field.CONSTANTS, "ptr"),
-        )  # fmt: skip
-        if self.lanes == 1:
-            vectors, row = "1", str(self.bytes)
-            numbers = self._do(f"add i64 {n_places}, {n_constants}")
-            workspace = self._do(f"alloca i8, i64 {self._do(f'mul i64 {numbers}, {self.bytes}')}, align 64")
-            behind = self._do(f"getelementptr i8, ptr {workspace}, i64 {self._do(f'mul i64 {n_places}, {self.bytes}')}")
-            self._repeat_constants(behind, constants, n_constants)
-            repeated = behind
-        else:
-            rounded = self._do(f"add i64 %n, {unit - 1}")
-            units = self._do(f"udiv i64 {rounded}, {unit}")
+        n_places, n_constants = self._field(Field.PLACES), self._field(Field.N_CONSTANTS)
+        constants = self._field(Field.CONSTANTS, "ptr")
+        width = self.lanes * self.bytes
+        vectors, row = "1", str(self.bytes)
+        if self.lanes > 1:
+            units = self._do(f"udiv i64 {self._do(f'add i64 %n, {unit - 1}')}, {unit}")
             vectors = self._do(f"mul i64 {units}, {self.together}")
-            row = self._do(f"mul i64 {vectors}, {self.lanes * self.bytes}")
-            workspace = self._do(f"alloca i8, i64 {self._do(f'mul i64 {n_places}, {row}')}, align 64")
-            width = self.lanes * self.bytes
-            repeated = self._do(f"alloca i8, i64 {self._do(f'mul i64 {n_constants}, {width}')}, align 64")
-            self._repeat_constants(repeated, constants, n_constants)
-        if self.lanes == 1:
-            state = self._begin_loop("state", "%n")
-            at = self._do(f"add i64 %first, {state}")
-        else:
-            at = "%first"
+            row = self._do(f"mul i64 {vectors}, {width}")
+        of_places = self._do(f"mul i64 {n_places}, {row}")
+        workspace = self._memory(self._do(f"add i64 {of_places}, {self._do(f'mul i64 {n_constants}, {width}')}"))
+        repeated = self._do(f"getelementptr i8, ptr {workspace}, i64 {of_places}")  # constants lie behind the slots
+        self._repeat_constants(repeated, constants, n_constants)
+        at = self._do(f"add i64 %first, {self._begin_loop('state', '%n')}") if self.lanes == 1 else "%first"
         self._copy(workspace, repeated, n_places, row, at, vectors, is_in=True)
         self._run(workspace, repeated, n_places, row, vectors)
         self._copy(workspace, repeated, n_places, row, at, vectors, is_in=False)
         if self.lanes == 1:
             self._end_loop("state", "%n")
+        self._line("call void @free(ptr %taken)")
         body = "\n".join(f"  {line}" for line in self.text.lines)
         return (
             f"define internal void @{self.name}(ptr %program, ptr %arrays, i64 %first, i64 %n) noinline {ATTRIBUTES} "
             f"{{\n{body}\n  ret void\n}}"
         )
+
+    def _memory(self, size: str) -> str:
+        """Address of so many bytes, at a cache line: on the stack if they are few, else ``%taken``, which is freed."""
+        is_large = self._do(f"icmp ugt i64 {size}, {STACK}")
+        room = self._do(f"select i1 {is_large}, i64 0, i64 {size}")
+        self._line(f"%reserved = alloca i8, i64 {room}, align {LINE}", f"br i1 {is_large}, label %large, label %small")
+        self._line("large:", f"%more = add i64 {size}, {LINE - 1}", "%new = call ptr @malloc(i64 %more)")
+        self._line("br label %small", "small:", "%taken = phi ptr [ null, %0 ], [ %new, %large ]")
+        behind = self._do(f"ptrtoint ptr {self._do(f'getelementptr i8, ptr %taken, i64 {LINE - 1}')} to i64")
+        aligned = self._do(f"inttoptr i64 {self._do(f'and i64 {behind}, -{LINE}')} to ptr")
+        return self._do(f"select i1 {is_large}, ptr {aligned}, ptr %reserved")
 
     # -- loops -------------------------------------------------------------------------------------------------------
 
@@ -208,10 +219,8 @@ class _Machine:
     def _repeat_constants(self, repeated: str, constants: str, count: str) -> None:
         k = self._begin_loop("constant", count)
         place = self.text.row(constants, k)
-        self.text.store(
-            self.text.load(place) if self.lanes == 1 else self.text.splat(place),
-            self._do(f"getelementptr {self.text.vector}, ptr {repeated}, i64 {k}"),
-        )
+        goal = self._do(f"getelementptr {self.text.vector}, ptr {repeated}, i64 {k}")
+        self.text.store(self.text.load(place) if self.lanes == 1 else self.text.splat(place), goal)
         self._end_loop("constant", count)
 
     # -- arguments and results ---------------------------------------------------------------------------------------
@@ -241,10 +250,8 @@ class _Machine:
             """Address of the vector of a number of the array."""
             of_all = self._do(f"add i64 {first}, {entry}")
             if is_in:
-                return self._do(
-                    f"getelementptr i8, ptr {workspace}, i64 "
-                    + self._do(f"add i64 {self._do(f'mul i64 {of_all}, {row}')}, {shift}")
-                )
+                behind = self._do(f"add i64 {self._do(f'mul i64 {of_all}, {row}')}, {shift}")
+                return self._do(f"getelementptr i8, ptr {workspace}, i64 {behind}")
             slot = self._do(f"load i32, ptr {self._do(f'getelementptr i32, ptr {table}, i64 {of_all}')}")
             pointer, step = self._operand(slot, workspace, repeated, n_places, row)
             return self._do(f"getelementptr i8, ptr {pointer}, i64 {self._do(f'mul i64 {step}, {group}')}")
@@ -294,7 +301,7 @@ class _Machine:
     def _operand(self, slot: str, workspace: str, repeated: str, n_places: str, row: str) -> tuple[str, str]:
         """Address of a place that is a slot or a constant, and how far its vectors are from one another."""
         wide = self._do(f"zext i32 {slot} to i64")
-        if self.lanes == 1:  # constants lie behind the slots
+        if self.lanes == 1:
             return self.text.row(workspace, wide), "0"
         width = self.lanes * self.bytes
         beyond = self._do(f"sub i64 {wide}, {n_places}")
@@ -385,7 +392,7 @@ class _Machine:
             pointers.append((p, step))
         n = len(places)
         at = [[p for p, _ in pointers]]
-        for _ in range(self.together - 1):
+        for _ in range(self.together - 1 if kind in COMMON else 0):
             pairs = zip(at[-1], pointers, strict=True)
             at.append([self._do(f"getelementptr i8, ptr {p}, i64 {step}") for p, (_, step) in pairs])
         loaded = [[self.text.load(p) for p in some[:n]] for some in at]
@@ -397,15 +404,8 @@ class _Machine:
         self._line(f"br i1 {finished}, label %{name}.end, label %{name}", f"{name}.end:")
 
     def _emit(self, kind: int, values: list[str], goals: list[str]) -> None:
-        made: tuple[str, ...]
-        if kind == Control.COPY:
-            made = (values[0],)
-        elif kind == Control.SINCOS:
-            made = sincos(self.text, values[0])
-        else:
-            emit = EMIT[kind]
-            assert emit is not None
-            made = (emit(self.text, *values),)
+        emit = EMIT[kind]
+        made = (emit(self.text, *values),) if emit else sincos(self.text, *values) if len(goals) > 1 else values
         for value, goal in zip(made, goals, strict=True):
             self.text.store(value, goal)
 

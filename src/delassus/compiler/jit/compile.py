@@ -187,7 +187,6 @@ class _Machine:
 
     def _take(self, content: bytes) -> None:
         """Run this from now on; calls under way run what they began with, which is kept."""
-        _announce_library()
         facts, _, payload = content.partition(b"\n")
         self._codes.append(Code(payload))
         self.result = _type_from(json.loads(facts))
@@ -308,16 +307,6 @@ def _unpacked(kind: Type, out: Any, at: list[int]) -> Any:
     if array.size:
         ctypes.memmove(array.ctypes.data, word, array.nbytes)
     return array
-
-
-@functools.cache
-def _announce_library() -> None:
-    """Tell LLVM where functions of C's library are that compiled loops call."""
-    import llvmlite.binding as llvm
-
-    library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
-    for name in ("malloc", "free", "memset", "exp", "hypot", "atan2", "fmod"):
-        llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 
 def _text_of(loop: Compiled) -> str:

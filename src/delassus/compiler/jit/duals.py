@@ -54,7 +54,7 @@ def quotient(do: Do, x: str, y: str) -> str:
 
 
 def function(do: Do, name: str, arguments: list[str]) -> str:
-    """A function of `INTRINSICS` or `LIBRARY` by the name that LLVM has for it; raises `TypeError` for others."""
+    """A function by the name that LLVM has for it; raises `TypeError` for others."""
     numbers = [number_of(do, x) for x in arguments]
     a, b = numbers[0], numbers[-1]
 
@@ -73,6 +73,4 @@ def function(do: Do, name: str, arguments: list[str]) -> str:
     if name == "llvm.copysign.f64":
         slope = do(f"fmul double {call(name, '1.0', a)}, {call(name, '1.0', b)}")
         return made(do, value, (slope, arguments[0]))
-    if name == "hypot":
-        return made(do, value, (over(a, value), arguments[0]), (over(b, value), arguments[1]))
     raise TypeError(f"{name} of numbers with changes")

@@ -36,10 +36,12 @@ from delassus.compiler.jit.types import (
     tuple_of,
 )
 
-INTRINSICS = {math.sqrt: "sqrt", np.sqrt: "sqrt", math.fabs: "fabs", math.copysign: "copysign"}
-"""Functions of numbers that LLVM has."""
-LIBRARY = {getattr(math, name): name for name in ("exp", "sin", "cos", "hypot", "atan2", "fmod")}
-"""Functions of numbers that C's library has."""
+FUNCTIONS = {
+    math.sqrt: "llvm.sqrt.f64", np.sqrt: "llvm.sqrt.f64", math.fabs: "llvm.fabs.f64", math.sin: "sin", math.cos: "cos",
+    math.copysign: "llvm.copysign.f64",
+}  # fmt: skip
+"""Functions of numbers, by their names in `Text.apply`. Those of C's library are not among them: they round otherwise
+on other machines."""
 
 
 class Loop(Protocol):
@@ -280,9 +282,8 @@ class Expressions(Text):
         name = getattr(f, "__name__", "")
         if f in (np.empty, np.zeros, np.ones, np.full, np.arange, np.copy):
             return self._array(f, node.args)
-        if f in INTRINSICS or f in LIBRARY:
-            llvm = f"llvm.{INTRINSICS[f]}.f64" if f in INTRINSICS else LIBRARY[f]
-            return self.apply(llvm, [self.value(x) for x in node.args])
+        if f in FUNCTIONS:
+            return self.apply(FUNCTIONS[f], [self.value(x) for x in node.args])
         if f in (min, max):
             return self.extreme(f is max, [self.value(x) for x in node.args])
         if f in (abs, int, float, bool):

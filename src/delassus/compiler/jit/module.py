@@ -21,11 +21,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare double @llvm.sqrt.f64(double)
 declare double @llvm.fabs.f64(double)
 declare double @llvm.copysign.f64(double, double)
-declare double @exp(double) memory(none)
 declare double @llvm.fma.f64(double, double, double)
-declare double @hypot(double, double) memory(none)
-declare double @atan2(double, double) memory(none)
-declare double @fmod(double, double) memory(none)
 define internal noalias ptr @take(ptr %heap, i64 %size) noinline nounwind {
   %all = add i64 %size, 16
   %p = call ptr @malloc(i64 %all)

@@ -150,7 +150,7 @@ class Text:
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: ast.operator, a: Value, b: Value) -> Value:
-        """Sum, product … of two numbers by the rules of Python: ``/`` makes floats, ``//`` and ``%`` round down."""
+        """Sum, product … of two numbers by the rules of Python: ``/`` makes floats, ``//`` and ``%`` take integers."""
         kind = joined(a.type, b.type)
         if not isinstance(kind, Number):
             raise TypeError(f"{type(op).__name__} of {a.type} and {b.type}")
@@ -166,8 +166,8 @@ class Text:
             return Value(DUAL, ((duals.product if isinstance(op, ast.Mult) else duals.quotient)(self.do, x, y),))
         if isinstance(op, ast.Div):
             return Value(FLOAT, (self.do(f"fdiv double {x}, {y}"),))
-        if isinstance(op, (ast.Mod, ast.FloorDiv)) and kind is not DUAL:
-            return self._floored(op, kind, x, y)
+        if isinstance(op, (ast.Mod, ast.FloorDiv)) and kind is INT:
+            return self._floored(op, x, y)
         if type(op) not in OPERATORS or (kind in (FLOAT, DUAL) and not OPERATORS[type(op)][0]):
             raise TypeError(f"{type(op).__name__} of {kind}")
         of_floats, of_integers = OPERATORS[type(op)]
@@ -188,21 +188,14 @@ class Text:
             a = self.do(f"fneg double {a}")
         return self.do(f"call double @llvm.fma.f64(double {a}, double {b}, double {other})")
 
-    def _floored(self, op: ast.operator, kind: Number, x: str, y: str) -> Value:
-        if kind is FLOAT:
-            if not isinstance(op, ast.Mod):
-                raise TypeError("// of floats")
-            left, zero, add = self.do(f"frem double {x}, {y}"), "double 0.0", "fadd double"
-            less, nonzero = "fcmp olt double", "fcmp one double"
-        else:
-            left, zero, add = self.do(f"srem i64 {x}, {y}"), "i64 0", "add nsw i64"
-            less, nonzero = "icmp slt i64", "icmp ne i64"
-        signs = [self.do(f"{less} {z}, {zero.split()[1]}") for z in (left, y)]
-        some = self.do(f"{nonzero} {left}, {zero.split()[1]}")
+    def _floored(self, op: ast.operator, x: str, y: str) -> Value:
+        """Quotient or remainder of integers, rounded down."""
+        left = self.do(f"srem i64 {x}, {y}")
+        signs = [self.do(f"icmp slt i64 {z}, 0") for z in (left, y)]
+        some = self.do(f"icmp ne i64 {left}, 0")
         wrong = self.do(f"and i1 {some}, {self.do(f'xor i1 {signs[0]}, {signs[1]}')}")
         if isinstance(op, ast.Mod):
-            name = zero.split()[0]
-            return Value(kind, (self.do(f"select i1 {wrong}, {name} {self.do(f'{add} {left}, {y}')}, {name} {left}"),))
+            return Value(INT, (self.do(f"select i1 {wrong}, i64 {self.do(f'add nsw i64 {left}, {y}')}, i64 {left}"),))
         whole = self.do(f"sdiv i64 {x}, {y}")
         return Value(INT, (self.do(f"sub nsw i64 {whole}, {self.do(f'zext i1 {wrong} to i64')}"),))
 
@@ -228,9 +221,13 @@ class Text:
         return best
 
     def apply(self, name: str, values: list[Value]) -> Value:
-        """A function of numbers by the name that LLVM has for it."""
+        """A function of numbers by the name that LLVM has for it; the sign of NaN is that of 1.0."""
         if name in ("sin", "cos"):
             return self._trig(name == "sin", values[0])
+        if name == "llvm.copysign.f64":
+            (y,) = self.converted(self.plain(values[1]), FLOAT).operands
+            one, sign = self.constant(1.0), Value(FLOAT, (y,))
+            values = [values[0], self.select(self.do(f"fcmp uno double {y}, {y}"), one, sign)]
         if any(value.type is DUAL for value in values):
             operands = [self.converted(value, DUAL).operands[0] for value in values]
             return Value(DUAL, (duals.function(self.do, name, operands),))

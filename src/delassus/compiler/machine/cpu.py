@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 LEVEL = 1
 """Code generator's optimisation level. LLVM's own passes over the assembly are not run: the graph is clean already."""
@@ -19,6 +21,12 @@ LAST_LLVM = 22
 WINDOWS = {"dag-maps-huge-region": (100, 1000), "combiner-tokenfactor-inline-limit": (1, 2048)}
 """How far LLVM looks around, for our code and by default: loads and stores that its scheduler of instructions compares
 with one another, and those whose lists its selection of instructions joins."""
+
+FUSED = re.compile(r"%(\S+)( = (?:\w+ )?call (float|double) @llvm\.fma\.f(32|64)\(.*)")
+"""A scalar fused operation in assembly."""
+
+ARM = "aarch64", "arm64"
+"""Beginnings of names of 64-bit ARM processors."""
 
 OPTIMISED = 1
 """Level of LLVM's passes and its code generator for loops: 2 and 3 take longer, and what they make is not faster."""
@@ -52,7 +60,7 @@ def host() -> Host:
     llvm.initialize_native_asmprinter()
     available = llvm.get_host_cpu_features()
     triple = llvm.get_process_triple()
-    arm = triple.startswith(("aarch64", "arm64"))
+    arm = triple.startswith(ARM)
     widths = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
     bits = next((width for name, width in widths if available.get(name)), 128 if arm else 64)
     registers = 32 if arm or available.get("avx512vl") else 16
@@ -71,11 +79,26 @@ def object_code(assembly: str, cpu: Host | None = None, level: int = LEVEL) -> b
     """Compile LLVM assembly, for this processor if none is given; ``level`` is the code generator's."""
     import llvmlite.binding as llvm
 
-    target = _target(cpu or host(), level)
-    module = llvm.parse_assembly(assembly)
+    cpu = cpu or host()
+    target = _target(cpu, level)
+    module = llvm.parse_assembly(_kept_apart(assembly, cpu))
     module.verify()
     with _by_parts():
         return bytes(target.emit_object(module))
+
+
+def _kept_apart(assembly: str, cpu: Host) -> str:
+    """Assembly in which no fused operation is one with what negates its result.
+
+    For ARM, LLVM takes ``-fma(x, y, z)`` for ``fma(-x, y, -z)``, which is a zero of the other sign where all is zero.
+    """
+    if not cpu.triple.startswith(ARM):
+        return assembly
+    kept = FUSED.sub(r"%fused.\1\2\n%\1 = call \3 @llvm.arithmetic.fence.f\4(\3 %fused.\1)", assembly)
+    declared = (
+        f"declare {kind} @llvm.arithmetic.fence.{name}({kind})" for kind, name in (("float", "f32"), ("double", "f64"))
+    )
+    return "\n".join([kept, *declared])
 
 
 @contextmanager
@@ -100,25 +123,27 @@ def _by_parts() -> Iterator[None]:
                 llvm.set_option("", f"-{name}={default}")
 
 
-def optimised_code(assembly: str) -> bytes:
-    """Compile LLVM assembly that is not clean already, for this processor, with LLVM's own passes."""
+def optimised_code(assembly: str, cpu: Host | None = None) -> bytes:
+    """Compile LLVM assembly that is not clean already, for this processor if none is given, with LLVM's own passes."""
     import llvmlite.binding as llvm
 
-    target = _target(host(), OPTIMISED)
+    cpu = cpu or host()
+    target = _target(cpu, OPTIMISED)
     module = llvm.parse_assembly(assembly)
     module.verify()
     tuning = llvm.create_pipeline_tuning_options(speed_level=OPTIMISED)
     tuning.loop_vectorization, tuning.slp_vectorization = False, True
     builder = llvm.create_pass_builder(target, tuning)
     builder.getModulePassManager().run(module, builder)
-    return bytes(target.emit_object(module))
+    return _emitted(module, target, cpu)
 
 
-def quick_code(assembly: str) -> bytes:
+def quick_code(assembly: str, cpu: Host | None = None) -> bytes:
     """The same bits in a quarter of the time, by the passes that matter most; steps take six times as long."""
     import llvmlite.binding as llvm
 
-    target = _target(host(), 0)
+    cpu = cpu or host()
+    target = _target(cpu, 0)
     module = llvm.parse_assembly(assembly)
     module.verify()
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=1))
@@ -128,7 +153,26 @@ def quick_code(assembly: str) -> bytes:
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.run(module, builder)
+    return _emitted(module, target, cpu)
+
+
+def _emitted(module: Any, target: Any, cpu: Host) -> bytes:
+    """Object code of a module that passes have been over."""
+    import llvmlite.binding as llvm
+
+    if cpu.triple.startswith(ARM):
+        module = llvm.parse_assembly(_kept_apart(str(module), cpu))
     return bytes(target.emit_object(module))
+
+
+@cache
+def _announce_memory() -> None:
+    """Tell LLVM where the functions of C's library are that machine code calls."""
+    import llvmlite.binding as llvm
+
+    library = ctypes.cdll.msvcrt if os.name == "nt" else ctypes.CDLL(None)
+    for name in ("malloc", "free", "memset"):
+        llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 
 class Code:
@@ -141,6 +185,7 @@ class Code:
     def __init__(self, payload: bytes) -> None:
         import llvmlite.binding as llvm
 
+        _announce_memory()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()

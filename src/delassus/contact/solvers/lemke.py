@@ -62,7 +62,8 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
         if outcome == LIMIT:
             return z, LIMIT, pivots
         for i in range(n):
-            seed = (seed + 0.6180339887498949) % 1.0
+            seed += 0.6180339887498949
+            seed -= seed >= 1.0
             d[i] = 0.25 + 1.5 * seed
     return z, ended, pivots
 

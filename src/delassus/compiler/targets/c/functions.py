@@ -93,7 +93,7 @@ def definitions(body: list[str], scalar: Scalar) -> Iterator[str]:
     """Lines that define the functions which lines of a source call."""
     used = {name for line in body for name in re.findall(r"\bds_\w+(?=\()", line)}
     f, bits = ("f", 32) if scalar == "float" else ("", 64)
-    trig = used & {"ds_sin", "ds_cos"}
+    trig = used & {"ds_sincos", "ds_sin", "ds_cos"}
     if trig:
         yield "#include <stdint.h>"
     if trig or "ds_fma" in used:
@@ -116,7 +116,7 @@ def definitions(body: list[str], scalar: Scalar) -> Iterator[str]:
         yield "#else"
         yield from _Statements(scalar, has_fma=False).of_sincos()
         yield from ["#endif", "}"]
-    for name in sorted(trig):
+    for name in sorted(trig - {"ds_sincos"}):
         kept = {"ds_sin": "sine", "ds_cos": "cosine"}[name]
         yield from ["", f"static {scalar} {name}({scalar} x)", "{", f"    {scalar} sine, cosine;", ""]
         yield from ["    ds_sincos(x, &sine, &cosine);", f"    return {kept};", "}"]

@@ -288,7 +288,9 @@ class _Section:
     def statements(self, part: int) -> Iterator[str]:
         """Operations where they stand, outputs as soon as known; what is used once is written where it is used."""
         suffix, steps = "f" if self.scalar == "float" else "", self.parts[part]
-        uses = Counter(x for act, k, _ in steps if act == Act.COMPUTE for x in self._operands(k))
+        pairs = self._pairs([k for act, k, _ in steps if act == Act.COMPUTE])
+        taking = (k for act, k, _ in steps if act == Act.COMPUTE and k not in pairs.values())
+        uses = Counter(x for k in taking for x in self._operands(k))
         stored = {k: slot for act, k, slot in steps if act == Act.STORE}
         anew = set(stored.values())
         inside: dict[int, tuple[str, int, int]] = {}  # expressions without names, how deep they are, how they bind
@@ -305,11 +307,22 @@ class _Section:
                     names[k] = text
                     continue
             else:
+                if k in names:  # the second of a pair
+                    yield from (f"{goal} = {names[k]};" for goal in goals)
+                    continue
                 op = self.nodes[k][0]
                 known = [inside.pop(x) if x in inside else (self._named(x, names), 0, CALL) for x in self._operands(k)]
                 for at in NEGATED.get(op, ()):
                     if self.nodes[self._operands(k)[at]][0] in FUSED:
                         known[at] = f"ds_kept({known[at][0]})", known[at][1], CALL
+                if k in pairs:
+                    both = {x: f"t{next(number)}" for x in sorted((k, pairs[k]), key=lambda x: self.nodes[x][0])}
+                    names |= both
+                    sine, cosine = both.values()
+                    yield f"{self.scalar} {sine}, {cosine};"
+                    yield f"ds_sincos({known[0][0]}, &{sine}, &{cosine});"
+                    yield from (f"{goal} = {names[k]};" for goal in goals)
+                    continue
                 binds = OPERATIONS[op].binds
                 text = OPERATIONS[op].c.format(*_within(op, known), f=suffix)
                 if goals and self._is_shorter(goals[0], uses[k]):
@@ -324,6 +337,16 @@ class _Section:
             yield f"const {self.scalar} {names[k]} = {text};"
             if act == Act.COMPUTE:
                 yield from (f"{goal} = {names[k]};" for goal in goals)
+
+    def _pairs(self, computed: Sequence[int]) -> dict[int, int]:
+        """The second one of each sine and cosine of one angle by the first one."""
+        first, pairs = dict[int, int](), dict[int, int]()
+        for k in computed:
+            if self.nodes[k][0] in (Op.SIN, Op.COS):
+                before = first.setdefault(self.nodes[k][1], k)
+                if self.nodes[before][0] != self.nodes[k][0]:
+                    pairs.setdefault(before, k)
+        return pairs
 
     def _is_shorter(self, place: str, times: int) -> bool:
         """Whether to write where a value is so many times more is shorter than to give it a name.

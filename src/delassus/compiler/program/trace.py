@@ -136,7 +136,7 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
             _jacobian(traced, before, after, bound.jacobian() if k == 0 else {})
         else:
             _differentiate(traced, before, after)
-    rcond, with_rcond = None, with_rcond and asked.quantity.is_judged
+    rcond = None
     if with_rcond and bound.errors:
         rcond = rcond_by_errors(asked, traced.ops, bound.errors, traced.computed)
     elif with_rcond:

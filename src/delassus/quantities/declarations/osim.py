@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Sequence
 from typing import Unpack
 
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.operator import DelassusOperator
 from delassus.algorithms import crba, rnea
 from delassus.algorithms import jacobian as jacobian_algorithm
@@ -18,16 +18,19 @@ from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
 from delassus.algorithms.osim.product import delassus_product
+from delassus.algorithms.osim.pv import rows_of
+from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.direct import COMPILED_FROM, bind
-from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.direct import bind
+from delassus.quantities.evaluate import JUDGED_ROWS
 from delassus.quantities.options import Arrays, Constraints, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
+from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -66,6 +69,23 @@ def _solution(bound: BoundRequest) -> list[Matrix]:
     G, x = auto(problem), stacked(bound, bound.entries("x"))
     y, rank = bound.least_squares(problem, G, x)
     return [y, bound.ops.matrix([[rank]])]
+
+
+def _branch_solution(bound: BoundRequest) -> list[Matrix]:
+    problem, ops = bound.problem(), bound.ops
+    parts, x = branches(problem), stacked(bound, bound.entries("x"))
+    if len({c for s in parts.stacks for c in s.constraints}) < len(problem.constraints):
+        bound.is_within = 0.0  # the others are moved by nothing
+    if not parts.stacks:
+        return [ops.zeros(problem.n_rows, 1)]
+    every = range(problem.n_rows)
+    given = [ops.vstack([ops.take(x, every[problem.rows[c]], None) for c in s.constraints]) for s in parts.stacks]
+    rows = [0.0] * problem.n_rows
+    for stack, part in zip(parts.stacks, FastFactor(problem, parts).solve(ops, given), strict=True):
+        y = column(ops, part)
+        for c, at in rows_of(problem, stack.constraints).items():
+            rows[problem.rows[c]] = y[at.start : at.stop]
+    return [stacked(bound, rows)]
 
 
 def _damped_solution(bound: BoundRequest) -> list[Matrix]:
@@ -143,6 +163,14 @@ DELASSUS_SOLUTION = Quantity(
     ),
     _solution,
     judges_rows=True,
+    inverts_mass=True,
+)
+BRANCH_SOLUTION = Quantity(
+    "branch_solution",
+    "Solution with the Delassus matrix, factorised branch by branch",
+    ("q", "x"),
+    (Output("y", ("m",), "constraint forces G^-1 x of accelerations x along rows"),),
+    _branch_solution,
     inverts_mass=True,
 )
 DAMPED_SOLUTION = Quantity(
@@ -335,13 +363,16 @@ def delassus_operator(
     """
     bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
     bound.run()  # warns where matrices are nearly singular
-    at = NumpyRequest(bound.request, bound.values, bound.batch)
-    known = {asked.name: asked for asked in (DELASSUS, DELASSUS_PRODUCT, DELASSUS_SOLUTION, DAMPED_SOLUTION)}
+    known = {of.name: of for of in (DELASSUS, JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
 
-    def run(name: str, **arguments: Array) -> Mapping[str, Array]:
-        return bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given).run()
+    def run(name: str, **arguments: Array) -> list[Array]:
+        call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given)
+        if name != "branch_solution":
+            return [*call.run().values()]
+        y, error = call.computed()
+        return [y, error <= ERROR_BOUND["float64"]]
 
-    return DelassusOperator(at.problem(), bound.batch, damping, run, prod(bound.batch) >= COMPILED_FROM)
+    return DelassusOperator(bound.batch, bound.request.shape_of(("m",))[0], damping, run)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:

@@ -26,7 +26,7 @@ from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import named_tuple
+from delassus.frozen import cached_property, named_tuple
 from delassus.model.check import library_of
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree

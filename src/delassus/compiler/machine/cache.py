@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from delassus.errors import announce, announced, warn
@@ -311,3 +312,15 @@ def _evict(folder: Path, keep: str) -> None:
             with suppress(OSError):
                 os.unlink(folder / name)
             total -= size
+
+
+@cache
+def sources() -> str:
+    """Names and contents of this package's files, as a hash: code that was edited in place makes other programs."""
+    digest, package = hashlib.sha256(), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for folder, _, names in sorted(os.walk(package)):  # in half of the time of Path.rglob
+        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")):
+            with open(path, "rb") as file:
+                text = file.read()
+            digest.update(f"{path[len(package) :]} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]

@@ -3,80 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache, partial
-from hashlib import sha256
+from functools import partial
 from math import prod
 
 from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.background import Job, maker
+from delassus.compiler.machine.background import Job, garbage_left, maker, mode, one_at_a_time
+from delassus.compiler.machine.cache import sources
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
-from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.version import __version__
-
-_one_at_a_time = threading.RLock()
-
-
-def one_at_a_time() -> threading.RLock:
-    """Lock of what threads of this process compile."""
-    return _one_at_a_time
-
-
-def _forget() -> None:
-    """Replace the lock in a forked child, which has no thread that would release it."""
-    global _one_at_a_time
-    _one_at_a_time = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-MODE = "DELASSUS_COMPILE"
-"""Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
-
-MODES = "wait", "background", "never"
-"""Calls wait; they are answered by the evaluator until machine code is there; they are answered by it alone."""
-
-
-def mode(wait: bool) -> str:
-    """How calls of a kernel get their code: one of `MODES`.
-
-    Raises
-    ------
-    ConfigurationError
-        The environment variable says another word.
-    """
-    asked = os.environ.get(MODE, "").strip()
-    if asked and asked not in MODES:
-        raise ConfigurationError(MODE, " or ".join(map(repr, MODES)), shown(asked), "Set it to one, or unset it.")
-    return asked or ("wait" if wait else "background")
-
-
-@contextmanager
-def waiting() -> Iterator[None]:
-    """All calls wait for machine code meanwhile, for times of it."""
-    before = os.environ.get(MODE)
-    os.environ[MODE] = "wait"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(MODE, None)
-        else:
-            os.environ[MODE] = before
 
 
 class KnownProgram:
@@ -257,28 +200,3 @@ def _key(asked: Request, dtype: str, **machine: str | int) -> str:
     """Key of code for a machine, or of what is known of a program, which is the same for all."""
     package = f"delassus {__version__} {sources()}, {versions()}"
     return disk.cache_key(**asked.describe(), dtype=dtype, **machine, versions=package)
-
-
-@contextmanager
-def garbage_left() -> Iterator[None]:
-    """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
-    if not gc.isenabled():  # by whoever calls, or on another thread that compiles
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@cache
-def sources() -> str:
-    """Names and contents of this package's files, as a hash: code that was edited in place makes other programs."""
-    digest, package = sha256(), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    for folder, _, names in sorted(os.walk(package)):  # in half of the time of Path.rglob
-        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")):
-            with open(path, "rb") as file:
-                text = file.read()
-            digest.update(f"{path[len(package) :]} {len(text)}\n".encode() + text)
-    return digest.hexdigest()[:16]

@@ -41,20 +41,23 @@ class KnownProgram:
         self._scalar = "double" if dtype == "float64" else "float"
         self._what = f"{asked.title} of {asked.tree.name}{reason}"
         self._program: Program | None = None
-        facts = disk.fetch(_key(asked, dtype), self._facts, f"the program of {self._what}")
-        *operations, self.has_rcond, self.error_dtype = json.loads(facts)
+        *operations, self.has_rcond, self.error_dtype = json.loads(self._found_facts())
         self.operations = OperationCount(*operations)
 
-    def _facts(self) -> bytes:
-        program = self._made_program()
-        facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
-        return json.dumps(facts).encode()
+    def _found_facts(self) -> bytes:
+        key = _key(self._asked, self._dtype)
+        return disk.fetch(key, lambda: _facts(self._made_program()), f"the program of {self._what}")
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
         with garbage_left():
             self._program = make_program(self._asked, dtype=self._dtype)
         return self._program
+
+
+def _facts(program: Program) -> bytes:
+    facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
+    return json.dumps(facts).encode()
 
 
 class MachineCode(KnownProgram):
@@ -76,8 +79,15 @@ class MachineCode(KnownProgram):
         self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
         self._codes: list[Code | None] = [None, None]
         self._evaluated: Evaluated | None = None
+        self._instructions = b""
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
+
+    def _found_facts(self) -> bytes:
+        if self._wait is not None:
+            return super()._found_facts()
+        facts, self._instructions = self._laid_out()  # the evaluator alone runs it: one file instead of two
+        return facts
 
     def of(self, states: int) -> Code | Evaluated:
         """What runs so many states, one at least, and no others than are alike: function ``span``."""
@@ -128,7 +138,8 @@ class MachineCode(KnownProgram):
         """The program as the evaluator runs it."""
         with one_at_a_time():
             if self._evaluated is None:
-                content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+                content = self._instructions or self._laid_out()[1]
+                self._instructions = b""
                 asked = self._asked
                 sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
                 sizes += [1] * self.has_rcond
@@ -137,10 +148,18 @@ class MachineCode(KnownProgram):
                     self._program = None
             return self._evaluated
 
-    def _laid_out(self) -> bytes:
-        program = self._program or self._made_program()
-        with garbage_left():
-            return laid_out(program)
+    def _laid_out(self) -> tuple[bytes, bytes]:
+        """Facts, and the program as the evaluator takes it, from the cache or made and stored there."""
+
+        def make() -> bytes:
+            program = self._program or self._made_program()
+            with garbage_left():
+                return _facts(program) + b"\n" + laid_out(program)
+
+        key = _key(self._asked, self._dtype, target="evaluator")
+        content = disk.fetch(key, make, f"the program of {self._what}", is_lasting=False)
+        facts, _, instructions = content.partition(b"\n")
+        return facts, instructions
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)

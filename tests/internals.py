@@ -30,7 +30,7 @@ from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import optimise
 from delassus.compiler.program.pipeline import cut, make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
-from delassus.compiler.program.trace import trace, trace_request
+from delassus.compiler.program.trace import SCANS, trace, trace_request
 from delassus.compiler.targets.c import module as c
 from delassus.compiler.targets.c.module import c_source, write_c
 from delassus.compiler.targets.casadi import casadi_function

@@ -42,16 +42,37 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("            for x in self.next_use:\n                self._store(x)\n", ""),
         ),
     },
-    "compiler/passes/simplify.py": {
+    "compiler/passes/order.py": {
+        "test_passes.py::test_schedule_of_a_tree_is_the_best_there_is": (
+            ("need[stack[at - 1]] > need[x]", "need[stack[at - 1]] < need[x]"),
+        ),
+    },
+    "compiler/passes/rebuild.py": {
         "test_passes.py::test_division_by_a_constant": (
-            ("if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:", "if True:"),
+            ("if HAS_RECIPROCAL[0] <= size and size <= HAS_RECIPROCAL[1]:", "if True:"),
         ),
         "test_passes.py::test_shared_reciprocals_keep_quotients": (
-            ("abs(build.value[x]) == 1.0", "abs(build.value[x]) >= 1.0"),
+            ("abs(built.value[x]) == 1.0", "abs(built.value[x]) >= 1.0"),
         ),
         "test_passes.py::test_quotients_by_one_number_share_its_reciprocal": (
-            ("return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)", "return reciprocal"),
+            ("return reciprocal if built.value[x] > 0.0 else negated(built, reciprocal)", "return reciprocal"),
         ),
+        "test_passes.py::test_signs_are_folded": (
+            ("y, minus_y = built.a[y], not minus_y", "y, minus_y = built.a[y], True"),
+        ),
+        "test_passes.py::test_negations_left_are_absorbed_where_that_is_free": (
+            ("uses[k] != 1 or level == DEPTH", "level == DEPTH"),
+        ),
+    },
+    "compiler/passes/scans.py": {
+        "test_error_estimates.py::test_compiled_loops_estimate_as_python_does": (
+            ("for k in range(nodes.op.shape[0]):  # leaves", "for k in range(0):  # leaves"),
+        ),
+        "test_elimination_order.py::test_pivots_that_meet_in_a_product_are_a_chain": (
+            ("if nodes.op[k] == MULTIPLY or nodes.op[k] == DIVIDE:", "if False:"),
+        ),
+    },
+    "compiler/passes/simplify.py": {
         "test_passes.py::test_products_are_fused_with_sums": (
             ("is_product[kept] = False", "is_product[kept] = True"),
             ("(first[user] == product) | ~is_single[first[user]]", "first[user] == product"),
@@ -59,12 +80,9 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         "test_passes.py::test_products_of_many_uses_stay": (
             ("(uses[:-1] <= MOST_USES)", "(uses[:-1] <= MOST_USES + 1)"),
         ),
-        "test_passes.py::test_signs_are_folded": (
-            ("y, minus_y = build.nodes[y][1], not minus_y", "y, minus_y = build.nodes[y][1], True"),
-        ),
         "test_passes.py::test_negations_left_are_absorbed_where_that_is_free": (
-            ("if uses[x] != 1 or not depth:", "if not depth:"),
-            ("uses = np.bincount(outputs, minlength=len(nodes))", "uses = np.zeros(len(nodes), dtype=np.int64)"),
+            ("uses = np.bincount(graph.flat_outputs(), minlength=len(graph))",
+             "uses = np.zeros(len(graph), dtype=np.int64)"),
         ),
     },
     "compiler/program/batched_calls.py": {

@@ -14,7 +14,7 @@ import pytest
 import delassus as ds
 from delassus_studies.bench.errors import ABOVE, BELOW, EXACT, true_and_estimated, usual_and_near_singular
 from delassus_studies.cases import G1_ENDS, GO1_FEET, TALOS_FEET
-from internals import ERROR_BOUND, example_robot_files, make_program, usual_states
+from internals import ERROR_BOUND, example_robot_files, make_program, rcond_by_pivots, trace_request, usual_states
 from random_trees import KINDS, STRAIGHT, some_dependent_rows, some_mechanism
 from tools import error, error_estimates, make_motion, requested, run_program
 
@@ -381,6 +381,25 @@ def test_forces_of_rows_that_contradict_one_another_are_flagged_where_they_are_n
         accepted = np.finfo(float).eps <= ERROR_BOUND["float64"] * rcond[:, 0]
         off, size = (np.max(np.abs(a[accepted]), axis=1, initial=0.0) for a in (forces - expected, expected))
         assert np.all(off <= ACCEPTED * size), (name, np.max(off / size))
+
+
+@pytest.mark.parametrize(
+    ("what", "options"),
+    [("delassus", {}), ("dynamics", {"method": "kkt", "active": True}), ("step", {"method": "pv-early"})],
+)
+def test_compiled_loops_estimate_as_python_does(what, options):
+    """To the bit: at the same states with the same noise, in programs of the same nodes."""
+    mechanism = some_mechanism(3, 7, "floating")
+    links = mechanism.moving
+    # rows that come with the call, some of which depend on others, and a loop
+    constraints = [ds.Rows(links[-1], 2), ds.Weld(links[-2]), ds.Point(links[0], links[-1]), ds.Weld(links[-2])]
+    asked = requested(mechanism.tree, constraints, what, **options)
+    compiled, plain = trace_request(asked), trace_request(asked, with_rcond=False)
+    found = rcond_by_pivots(asked, plain.ops, plain.computed)
+    assert np.array_equal(compiled.by_pivots.at_usual, found.at_usual, equal_nan=True)
+    assert np.array_equal(compiled.by_pivots.noise, found.noise, equal_nan=True)
+    assert compiled.ops.since(0)[: len(plain.ops.at)] == plain.ops.since(0) and len(plain.ops.at) > 1000
+    assert compiled.ops.at[: len(plain.ops.at)] == plain.ops.at
 
 
 IN_OTHER_ORDER = 10.0

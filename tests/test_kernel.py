@@ -32,11 +32,8 @@ import delassus as ds
 from internals import (
     code,
     fastcall,
-    host,
-    key_of,
     llvm_module,
     llvm_parts,
-    make_program,
     object_code,
 )
 from tools import requested
@@ -111,7 +108,7 @@ def test_long_programs_are_cut(lanes: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_others_compile_is_ordered_by_llvm_as_ever() -> None:
     """Its scheduler orders our code by parts, by an option of the whole process."""
-    cpu, program = host(), make_program(requested(ds.mechanisms.chain(6), [ds.Weld("link6")], "delassus"))
+    cpu, program = code.host(), code.make_program(requested(ds.mechanisms.chain(6), [ds.Weld("link6")], "delassus"))
     text = llvm_module(program, "double", 1, cpu.vector_registers, cpu.has_fma)
     as_ours = {"cpu": cpu.cpu, "features": cpu.features, "opt": 1, "reloc": "pic", "codemodel": "small"}
     target = llvm.Target.from_triple(cpu.triple).create_target_machine(**as_ours)
@@ -668,7 +665,7 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     variants += [(*base[:3], "efpa", *base[4:]), (*base[:4], "float32", 8), (*base[:5], 4)]
 
     def key(tree: ds.Tree, c: object, what: str, method: str, dtype: str, lanes: int) -> str:
-        return key_of(requested(tree, c, what, method=method), dtype, lanes)  # type: ignore[arg-type]
+        return code.key_of(requested(tree, c, what, method=method), dtype, lanes)  # type: ignore[arg-type]
 
     keys = [key(*v) for v in variants]
     this = code.host()
@@ -688,7 +685,7 @@ def test_the_key_tells_requests_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_edit_of_the_same_size_and_time_makes_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package, found = tmp_path / "delassus", []
     (package / "runtime").mkdir(parents=True)
-    monkeypatch.setattr(code, "__file__", str(package / "runtime" / "code.py"))
+    monkeypatch.setattr(code.disk, "__file__", str(package / "runtime" / "code.py"))
     for text in ("x = 1", "x = 2", "x = 1"):
         (package / "model.py").write_text(text)
         os.utime(package / "model.py", (1, 1))
@@ -743,7 +740,7 @@ def test_other_targets_agree(small, tmp_path: Path) -> None:  # type: ignore[no-
     assert kernel.plan is not None and str(kernel.plan)
     assert ds.compile(tree, constraints, method="efpa").plan is None
     assert kernel.operations.total > 0
-    assert host().lanes("float32") >= host().lanes("float64")
+    assert code.host().lanes("float32") >= code.host().lanes("float64")
 
 
 @pytest.mark.parametrize("patience", [0.0, threading.TIMEOUT_MAX])

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from delassus.compiler.machine.code import waiting
+from delassus.compiler.machine.background import waiting
 from delassus.compiler.machine.cpu import host
 from delassus.planner import plan
 from delassus.spatial.rotations import Array

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
-from delassus.accuracy.pivots import TUNING, ByPivots, by_pivots
+from delassus.accuracy.pivots import TUNING, ByPivots, Scans, by_pivots
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
@@ -56,7 +56,11 @@ ITERATED = ("contact problem", WITHIN_CONES, JUDGED)
 
 
 def rcond_by_errors(
-    asked: Request, ops: TraceOps, errors: Sequence[Scalar], outputs: Sequence[Sequence[int]]
+    asked: Request,
+    ops: TraceOps,
+    errors: Sequence[Scalar],
+    outputs: Sequence[Sequence[int]],
+    scans: Scans | None = None,
 ) -> Scalar:
     """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions.
 
@@ -68,12 +72,14 @@ def rcond_by_errors(
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
     takes_any = not asked.knows_rank or all(asked.options.soft)
-    found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs)
+    found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs, scans)
     least = max(INDEPENDENT, INDEPENDENT_BY_ROUND_OFF * epsilon)
     return rcond if found is None else rcond * ops.less(least, found.independence)
 
 
-def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) -> ByPivots | None:
+def rcond_by_pivots(
+    asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], scans: Scans | None = None
+) -> ByPivots | None:
     """Reciprocal condition by pivots; None if the request divides by nothing. What iterates is judged by its matrix."""
     x, scaled, start = usual_states(asked), [], 0
     for argument in asked.arguments:
@@ -83,7 +89,7 @@ def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[in
     if judged := [nodes for phase, nodes in ops.phases if phase in ITERATED]:
         outputs = judged
     known = TUNING.chosen if judged else TUNING.known
-    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active, known)
+    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active, known, scans)
 
 
 def usual_states(asked: Request) -> list[Array]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -93,6 +93,21 @@ class ByPivots:
     noise: Array
 
 
+class Scans(NamedTuple):
+    """What goes through all nodes of a graph, in Python or compiled.
+
+    Attributes
+    ----------
+    values : callable
+        As `values`.
+    meetings : callable
+        As `meetings`.
+    """
+
+    values: Callable[..., Mapping[int, Array]]
+    meetings: Callable[[Graph, Sequence[int]], list[int]]
+
+
 def by_pivots(
     ops: TraceOps,
     outputs: Sequence[Sequence[int]],
@@ -101,6 +116,7 @@ def by_pivots(
     is_solved: bool = True,
     is_switched: bool = False,
     known: float = TUNING.known,
+    scans: Scans | None = None,
 ) -> ByPivots | None:
     """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
@@ -110,6 +126,7 @@ def by_pivots(
     else those that the results need. ``is_switched``: whether constraints can be off. What grows by more than ``known``
     over the noise is round-off.
     """
+    scans = scans or Scans(values, meetings)
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
     if not is_solved:
@@ -120,15 +137,15 @@ def by_pivots(
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
     of_pivots = [size for _, size, *_ in pivots] if is_solved else ()
-    values, error, regular = _measured(graph, x, of_pivots, ops.rounding, known)
-    sizes = [_size(values, size, squared) for _, size, squared, _ in pivots]
+    found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known, scans)
+    sizes = [_size(found, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(usual) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
         return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
-    powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
+    powers = [_powers(sizes, pivots, graph, x, rows, scans) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
-    before = _before(graph, pivots)
+    before = _before(graph, pivots, scans)
     relative: list[Expression | None] = []
     for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
@@ -182,31 +199,16 @@ def _least_product(
 
 
 def _measured(
-    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float
-) -> tuple[list[Any], Array, NDArray[np.bool_]]:
-    """Values of all nodes, the relative error of results at each state, and at which of them something is known.
+    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float, scans: Scans
+) -> tuple[Mapping[int, Array], Array, NDArray[np.bool_]]:
+    """Values of outputs, the relative error of results at each state, and at which of them something is known.
 
     Nothing is known where a pivot is round-off: results may need none of the forces of rows that are dependent there.
     """
     n = len(x)
     random = np.random.default_rng(0)
-    noise = itertools.cycle(
-        [np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)]
-    )
-
-    def rounded(c: float) -> Array:
-        return np.full(2 * n, c) * (1.0 + rounding(c) * (next(noise) - 1.0) if rounding(c) else 1.0)
-
-    def noisy(operation: Callable[..., Any], arity: int) -> Callable[..., Any]:
-        if arity == 2:
-            return lambda x, y: operation(x, y) * next(noise)
-        return lambda *operands: operation(*operands) * next(noise)
-
-    inputs = list(np.ascontiguousarray(np.concatenate([x, x]).T))
-    semantics = _semantics(graph, inputs)
-    operations = {op: f if OPERATIONS[op].is_exact else noisy(f, arity(op)) for op, f in semantics.items()}
-    with np.errstate(all="ignore"):
-        both = evaluate(graph, inputs, rounded, operations)
+    noise = np.array([np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
+    both = scans.values(graph, np.concatenate([x, x]), noise, rounding)
     error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
         if len(nodes):
@@ -216,7 +218,7 @@ def _measured(
                 apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
             if not np.all(own < TUNING.known):
-                whole = _sizes(graph, x) if whole is None else whole
+                whole = scans.values(graph, np.abs(x), of_sizes=True) if whole is None else whole
                 own[
                     size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
                 ] = 0.0
@@ -226,10 +228,42 @@ def _measured(
         if graph.op[k] != Op.CONSTANT:
             with np.errstate(invalid="ignore"):  # pivots of constraints that are off
                 regular &= ~(np.abs(both[k][n:] - both[k][:n]) > TUNING.known * np.abs(both[k][:n]))
-    return [None if v is None else v[:n] for v in both], error, regular
+    return {k: v[:n] for k, v in both.items()}, error, regular
 
 
-def _semantics(graph: Graph, inputs: Sequence[Array]) -> dict[int, Callable[..., Any]]:
+def values(
+    graph: Graph,
+    x: Array,
+    noise: Array | None = None,
+    rounding: Callable[[float], float] | None = None,
+    of_sizes: bool = False,
+) -> dict[int, Array]:
+    """Values (states,) of each output at inputs (states, inputs).
+
+    What each operation and known number makes is multiplied by the next row of ``noise`` (k, states), as ``rounding``
+    says of numbers. ``of_sizes``: what operations make of the sizes of their operands, if nothing cancels.
+    """
+    turns: Iterator[Any] = itertools.cycle([1.0] if noise is None else noise)
+
+    def rounded(c: float) -> Array:
+        r = 0.0 if rounding is None else rounding(c)
+        return np.full(len(x), abs(c) if of_sizes else c) * (1.0 + r * (next(turns) - 1.0) if r else 1.0)
+
+    def noisy(operation: Callable[..., Any], arity: int) -> Callable[..., Any]:
+        if arity == 2:
+            return lambda x, y: operation(x, y) * next(turns)
+        return lambda *operands: operation(*operands) * next(turns)
+
+    inputs = list(np.ascontiguousarray(x.T))
+    operations = SIZES if of_sizes else semantics(graph, inputs)
+    if noise is not None:
+        operations = {op: f if OPERATIONS[op].is_exact else noisy(f, arity(op)) for op, f in operations.items()}
+    with np.errstate(all="ignore"):
+        found = evaluate(graph, inputs, rounded, operations)
+    return {k: found[k] for k in graph.flat_outputs()}
+
+
+def semantics(graph: Graph, inputs: Sequence[Array]) -> dict[int, Callable[..., Any]]:
     """Meanings of operations, where sines and cosines of inputs are made together."""
     angles = graph.a[(graph.op == Op.SIN) | (graph.op == Op.COS)]
     angles = np.unique(graph.a[angles[graph.op[angles] == Op.INPUT]])
@@ -237,19 +271,8 @@ def _semantics(graph: Graph, inputs: Sequence[Array]) -> dict[int, Callable[...,
     return SEMANTICS | {Op.SIN: sine, Op.COS: cosine}
 
 
-def _values(graph: Graph, x: Array) -> list[Any]:
-    inputs = list(np.ascontiguousarray(x.T))
-    with np.errstate(all="ignore"):
-        return evaluate(graph, inputs, lambda c: np.full(len(x), c), _semantics(graph, inputs))
-
-
-def _sizes(graph: Graph, x: Array) -> list[Any]:
-    with np.errstate(all="ignore"):
-        return evaluate(graph, list(np.abs(x).T), lambda c: np.full(len(x), abs(c)), SIZES)
-
-
-def _size(values: Sequence[Any], node: int, squared: bool) -> Array:
-    return np.asarray(np.abs(values[node]) ** (2 if squared else 1))
+def _size(found: Mapping[int, Array], node: int, squared: bool) -> Array:
+    return np.asarray(np.abs(found[node]) ** (2 if squared else 1))
 
 
 def _usual(size: Array, is_switched: bool) -> float:
@@ -265,16 +288,13 @@ def _usual(size: Array, is_switched: bool) -> float:
     )
 
 
-def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:
-    """Predecessors of each pivot: the last ones of its system whose errors it inherits.
+def meetings(graph: Graph, pivots: Sequence[int]) -> list[int]:
+    """Pivots that each pivot inherits errors of, as bits of a number.
 
     Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
     other, on the way to a further pivot.
     """
-    index = {node: k for k, (node, *_) in enumerate(pivots)}
-    systems: dict[int, int] = {}
-    for k, (*_, system) in enumerate(pivots):
-        systems[system] = systems.get(system, 0) | 1 << k
+    index = {node: k for k, node in enumerate(pivots)}
     needed = graph.reachable(index).tolist()
     met: list[int] = []
     meet = [0] * len(pivots)
@@ -292,6 +312,15 @@ def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[
         for one, other in (pair, pair[::-1]):
             for k in _bits(one):
                 meet[k] |= other
+    return meet
+
+
+def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]], scans: Scans) -> list[list[int]]:
+    """Predecessors of each pivot: the last ones of its system whose errors it inherits."""
+    systems: dict[int, int] = {}
+    for k, (*_, system) in enumerate(pivots):
+        systems[system] = systems.get(system, 0) | 1 << k
+    meet = scans.meetings(graph, [node for node, *_ in pivots])
     meet = [
         found & systems[system] & (1 << k) - 1 for k, (found, (*_, system)) in enumerate(zip(meet, pivots, strict=True))
     ]
@@ -311,16 +340,21 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _powers(
-    sizes: Sequence[Array], pivots: Sequence[tuple[int, int, bool, int]], graph: Graph, x: Array, rows: slice
+    sizes: Sequence[Array],
+    pivots: Sequence[tuple[int, int, bool, int]],
+    graph: Graph,
+    x: Array,
+    rows: slice,
+    scans: Scans,
 ) -> list[int]:
     """The power of the square of the size of rows that each pivot grows with."""
     twice = x.copy()
     twice[:, rows] *= 2.0
-    values = _values(graph, twice)
+    found = scans.values(graph, twice)
     out = []
     for size, (_, node, squared, _) in zip(sizes, pivots, strict=True):
         with np.errstate(all="ignore"):
-            ratio = np.nanmedian(_size(values, node, squared) / size)
+            ratio = np.nanmedian(_size(found, node, squared) / size)
         out.append(max(0, round(math.log2(ratio) / 2.0)) if 0.0 < ratio < math.inf else 0)
     return out
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.compiler.machine.code import waiting
+from delassus.compiler.machine.background import waiting
 from delassus.contact import Box, Collider, CollisionDetector, HalfSpace, Scene, Sphere
 from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.mechanisms import free_body

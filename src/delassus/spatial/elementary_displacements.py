@@ -252,6 +252,8 @@ def elementary_rotations(R: Array) -> tuple[tuple[PlanarRotation, ...], SignedPe
 
     A signed permutation costs a sign for each −1 at most, far less than a rotation about an axis.
     """
+    if np.min(np.abs(R)) > 4 * TINY and (three := _three_factors(R)) is not None:
+        return three, None  # axes of no permutation are aligned
     best: tuple[tuple[PlanarRotation, ...], SignedPermutation | None] = (), None
     least = np.inf
     for P in _signed_permutations():
@@ -266,7 +268,13 @@ def elementary_rotations(R: Array) -> tuple[tuple[PlanarRotation, ...], SignedPe
             cost += 0.1 * (1 + sign.count(-1.0))
         if cost < least:
             best, least = (planar, permutation), cost
+        if not least:
+            break
     return best
+
+
+TINY = 1e-15
+"""Entries of a rotation below this are round-off."""
 
 
 @cache
@@ -284,25 +292,29 @@ def _signed_permutations() -> tuple[Array, ...]:
 
 def _planar_factors(R: Array) -> tuple[PlanarRotation, ...] | None:
     """``R`` as a product of 0, 1, 2 or 3 planar rotations; None only where another permutation does better."""
-    tiny = 1e-15
-    if np.max(np.abs(R - np.eye(3))) < tiny:
+    if np.max(np.abs(R - np.eye(3))) < TINY:
         return ()
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
         rotation = PlanarRotation(k, float(R[i, i]), float(R[j, i]))
-        if np.max(np.abs(np.array(rotation.rows()) - R)) < 4 * tiny:
+        if np.max(np.abs(np.array(rotation.rows()) - R)) < 4 * TINY:
             return (rotation,)
     for a, b in itertools.permutations(range(3), 2):  # R = R_a R_b leaves (R e_b)·e_a = 0
-        if abs(R[a, b]) < tiny:
+        if abs(R[a, b]) < TINY:
             i, j = (a + 1) % 3, (a + 2) % 3
             sine, cosine = (R[j, b], R[i, b]) if i == b else (-R[i, b], R[j, b])
             first = PlanarRotation(a, float(cosine), float(sine))
             rest = np.array(first.rows()).T @ R
             i, j = (b + 1) % 3, (b + 2) % 3
             second = PlanarRotation(b, float(rest[i, i]), float(rest[j, i]))
-            if np.max(np.abs(np.array(first.rows()) @ np.array(second.rows()) - R)) < 4 * tiny:
+            if np.max(np.abs(np.array(first.rows()) @ np.array(second.rows()) - R)) < 4 * TINY:
                 return first, second
-    cosine = float(np.hypot(R[0, 0], R[1, 0]))  # R = R_z R_y R_x
+    return _three_factors(R)
+
+
+def _three_factors(R: Array) -> tuple[PlanarRotation, ...] | None:
+    """``R`` as ``R_z R_y R_x``; None where the first column is nearly along z."""
+    cosine = float(np.hypot(R[0, 0], R[1, 0]))
     if cosine < 1e-6:
         return None
     z = PlanarRotation(2, float(R[0, 0] / cosine), float(R[1, 0] / cosine))

@@ -39,8 +39,7 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
-from delassus.compiler.machine.background import Job, maker
-from delassus.compiler.machine.code import garbage_left, mode, one_at_a_time, sources
+from delassus.compiler.machine.background import Job, garbage_left, maker, mode, one_at_a_time
 from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "compiled_for", "inlined"]
@@ -63,8 +62,11 @@ _release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Compiled:
     """A function that becomes machine code when it is first called."""
 
-    def __init__(self, function: FunctionType, is_inlined: bool = False, what: str = "") -> None:
-        self.function, self.is_inlined = function, is_inlined
+    def __init__(
+        self, function: FunctionType, is_inlined: bool = False, what: str = "", is_quick: bool = False
+    ) -> None:
+        """``is_quick``: whether the code that `quick_code` makes is all that there ever is."""
+        self.function, self.is_inlined, self.is_quick = function, is_inlined, is_quick
         self.what = what or f"{function.__module__.removeprefix('delassus.')}.{function.__qualname__}"
         self._made: dict[tuple[Type, ...], _Machine] = {}
         functools.update_wrapper(self, function)
@@ -119,11 +121,11 @@ def compiled(function: F) -> F:
     return cast(F, Compiled(cast(FunctionType, function)))
 
 
-def compiled_for(what: str) -> Callable[[F], F]:
+def compiled_for(what: str, is_quick: bool = False) -> Callable[[F], F]:
     """Mark a function as one to compile; messages say that it is made for what users ask for."""
 
     def mark(function: F) -> F:
-        return cast(F, Compiled(cast(FunctionType, function), what=what))
+        return cast(F, Compiled(cast(FunctionType, function), what=what, is_quick=is_quick))
 
     return mark
 
@@ -171,13 +173,13 @@ class _Machine:
         self._codes, self.is_quick = list[Code](), False
         about = f", about {seconds:.0f} s" if seconds >= 1.0 else ""
         self._make = partial(made, loop, types, key, what + about)
-        found = None if how == "wait" else cache.load(key)
-        if how == "wait" or found is not None:
+        found = None if how == "wait" or loop.is_quick else cache.load(key)
+        if (how == "wait" and not loop.is_quick) or found is not None:
             self._take(found or self._make())
             return
         self._take(made(loop, types, cache.cache_key(**parts, quick=True), what, is_quick=True))
-        self.is_quick = True
-        if how == "background":
+        self.is_quick = not loop.is_quick
+        if how == "background" and self.is_quick:
             maker().ask(Job(self._make, self._take))
 
     def look_again(self) -> None:
@@ -311,5 +313,5 @@ def _unpacked(kind: Type, out: Any, at: list[int]) -> Any:
 
 def _text_of(loop: Compiled) -> str:
     """Key of a loop: source of all functions that it calls, and the version of the library with its constants."""
-    functions = (f.function.__code__ for f in loop.with_called())
-    return repr([(code.co_qualname, code.co_code, code.co_consts, code.co_names) for code in functions]) + sources()
+    codes = (f.function.__code__ for f in loop.with_called())
+    return repr([(code.co_qualname, code.co_code, code.co_consts, code.co_names) for code in codes]) + cache.sources()

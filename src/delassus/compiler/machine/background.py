@@ -8,6 +8,7 @@ started, or what runs is no Python but a program that was frozen, a thread of th
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import pickle
 import queue
@@ -15,14 +16,72 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
+
+from delassus.errors import ConfigurationError, shown
 
 LENGTH = struct.Struct("<q")
 """Before each message: its number of bytes."""
 
 COMMAND = "from delassus.compiler.machine.background import serve; serve()"
+
+
+_one_at_a_time = threading.RLock()
+
+
+def one_at_a_time() -> threading.RLock:
+    """Lock of what threads of this process compile."""
+    return _one_at_a_time
+
+
+MODE = "DELASSUS_COMPILE"
+"""Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
+
+MODES = "wait", "background", "never"
+"""Calls wait; they are answered by the evaluator until machine code is there; they are answered by it alone."""
+
+
+def mode(wait: bool) -> str:
+    """How calls of a kernel get their code: one of `MODES`.
+
+    Raises
+    ------
+    ConfigurationError
+        The environment variable says another word.
+    """
+    asked = os.environ.get(MODE, "").strip()
+    if asked and asked not in MODES:
+        raise ConfigurationError(MODE, " or ".join(map(repr, MODES)), shown(asked), "Set it to one, or unset it.")
+    return asked or ("wait" if wait else "background")
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """All calls wait for machine code meanwhile, for times of it."""
+    before = os.environ.get(MODE)
+    os.environ[MODE] = "wait"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(MODE, None)
+        else:
+            os.environ[MODE] = before
+
+
+@contextmanager
+def garbage_left() -> Iterator[None]:
+    """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
+    if not gc.isenabled():  # by whoever calls, or on another thread that compiles
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Job(NamedTuple):
@@ -121,8 +180,9 @@ def maker() -> Maker:
 
 
 def _forget(*_: Any) -> None:
-    """A forked child has its own."""
-    global _maker
+    """A forked child has its own maker, and a lock, as it has no thread that would release that of the parent."""
+    global _maker, _one_at_a_time
+    _one_at_a_time = threading.RLock()
     if _maker is not None and (process := _maker._process) is not None:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

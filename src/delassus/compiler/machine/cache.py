@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from delassus.errors import announce, announced, warn
@@ -125,8 +126,12 @@ def load(key: str) -> bytes | None:
     return None
 
 
-def store(key: str, payload: bytes) -> None:
-    """Keep bytes under a key, in place of what was there; if that fails, a warning says so once a process."""
+def store(key: str, payload: bytes, is_lasting: bool = True) -> None:
+    """Keep bytes under a key, in place of what was there; if that fails, a warning says so once a process.
+
+    ``is_lasting``: whether to wait until the disk has them, which takes some milliseconds; a system that stops before
+    leaves a file that is damaged, and is made again.
+    """
     folder = directory()
     content = _header(key, payload) + payload
     if folder is None or len(content) > LIMIT:
@@ -137,7 +142,8 @@ def store(key: str, payload: bytes) -> None:
         with open(os.open(temporary, _CREATE, 0o600), "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if is_lasting:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         if os.name != "nt" or not isinstance(error, PermissionError) or not path.exists():  # there, it is being read
@@ -152,8 +158,8 @@ def store(key: str, payload: bytes) -> None:
         _evict(folder, keep=path.name)
 
 
-def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:
-    """Bytes stored under a key, made by ``make`` and stored if there are none.
+def fetch(key: str, make: Callable[[], bytes], what: str, is_lasting: bool = True) -> bytes:
+    """Bytes stored under a key, made by ``make`` and stored, see `store`, if there are none.
 
     Processes and threads that come while it is being made wait for it; after `LONGEST_WAIT` they make it themselves.
     Both are announced where they take long: ``what`` is compiled.
@@ -165,7 +171,7 @@ def fetch(key: str, make: Callable[[], bytes], what: str) -> bytes:
             if found is None:
                 with announced(f"compiling {what}", "compiled in"):
                     found = make()
-                store(key, found)
+                store(key, found, is_lasting)
     return found
 
 
@@ -311,3 +317,15 @@ def _evict(folder: Path, keep: str) -> None:
             with suppress(OSError):
                 os.unlink(folder / name)
             total -= size
+
+
+@cache
+def sources() -> str:
+    """Names and contents of this package's files, as a hash: code that was edited in place makes other programs."""
+    digest, package = hashlib.sha256(), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for folder, _, names in sorted(os.walk(package)):  # in half of the time of Path.rglob
+        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")):
+            with open(path, "rb") as file:
+                text = file.read()
+            digest.update(f"{path[len(package) :]} {len(text)}\n".encode() + text)
+    return digest.hexdigest()[:16]

@@ -3,80 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import astuple
-from functools import cache, partial
-from hashlib import sha256
+from functools import partial
 from math import prod
 
 from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.background import Job, maker
+from delassus.compiler.machine.background import Job, garbage_left, maker, mode, one_at_a_time
+from delassus.compiler.machine.cache import sources
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
-from delassus.errors import ConfigurationError, shown
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount
 from delassus.version import __version__
-
-_one_at_a_time = threading.RLock()
-
-
-def one_at_a_time() -> threading.RLock:
-    """Lock of what threads of this process compile."""
-    return _one_at_a_time
-
-
-def _forget() -> None:
-    """Replace the lock in a forked child, which has no thread that would release it."""
-    global _one_at_a_time
-    _one_at_a_time = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-MODE = "DELASSUS_COMPILE"
-"""Environment variable: whether calls of all kernels wait for machine code, see `MODES`."""
-
-MODES = "wait", "background", "never"
-"""Calls wait; they are answered by the evaluator until machine code is there; they are answered by it alone."""
-
-
-def mode(wait: bool) -> str:
-    """How calls of a kernel get their code: one of `MODES`.
-
-    Raises
-    ------
-    ConfigurationError
-        The environment variable says another word.
-    """
-    asked = os.environ.get(MODE, "").strip()
-    if asked and asked not in MODES:
-        raise ConfigurationError(MODE, " or ".join(map(repr, MODES)), shown(asked), "Set it to one, or unset it.")
-    return asked or ("wait" if wait else "background")
-
-
-@contextmanager
-def waiting() -> Iterator[None]:
-    """All calls wait for machine code meanwhile, for times of it."""
-    before = os.environ.get(MODE)
-    os.environ[MODE] = "wait"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(MODE, None)
-        else:
-            os.environ[MODE] = before
 
 
 class KnownProgram:
@@ -98,20 +41,23 @@ class KnownProgram:
         self._scalar = "double" if dtype == "float64" else "float"
         self._what = f"{asked.title} of {asked.tree.name}{reason}"
         self._program: Program | None = None
-        facts = disk.fetch(_key(asked, dtype), self._facts, f"the program of {self._what}")
-        *operations, self.has_rcond, self.error_dtype = json.loads(facts)
+        *operations, self.has_rcond, self.error_dtype = json.loads(self._found_facts())
         self.operations = OperationCount(*operations)
 
-    def _facts(self) -> bytes:
-        program = self._made_program()
-        facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
-        return json.dumps(facts).encode()
+    def _found_facts(self) -> bytes:
+        key = _key(self._asked, self._dtype)
+        return disk.fetch(key, lambda: _facts(self._made_program()), f"the program of {self._what}")
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
         with garbage_left():
             self._program = make_program(self._asked, dtype=self._dtype)
         return self._program
+
+
+def _facts(program: Program) -> bytes:
+    facts = [*astuple(program.count()), any(r.hidden for r in program.results), program.error_dtype]
+    return json.dumps(facts).encode()
 
 
 class MachineCode(KnownProgram):
@@ -133,8 +79,15 @@ class MachineCode(KnownProgram):
         self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
         self._codes: list[Code | None] = [None, None]
         self._evaluated: Evaluated | None = None
+        self._instructions = b""
         self.spans = (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
+
+    def _found_facts(self) -> bytes:
+        if self._wait is not None:
+            return super()._found_facts()
+        facts, self._instructions = self._laid_out()  # the evaluator alone runs it: one file instead of two
+        return facts
 
     def of(self, states: int) -> Code | Evaluated:
         """What runs so many states, one at least, and no others than are alike: function ``span``."""
@@ -185,7 +138,8 @@ class MachineCode(KnownProgram):
         """The program as the evaluator runs it."""
         with one_at_a_time():
             if self._evaluated is None:
-                content = disk.fetch(_key(self._asked, self._dtype, target="evaluator"), self._laid_out, self._what)
+                content = self._instructions or self._laid_out()[1]
+                self._instructions = b""
                 asked = self._asked
                 sizes = [a.size for a in asked.arguments] + [prod(asked.shape_of(o)) for o in asked.outputs]
                 sizes += [1] * self.has_rcond
@@ -194,10 +148,18 @@ class MachineCode(KnownProgram):
                     self._program = None
             return self._evaluated
 
-    def _laid_out(self) -> bytes:
-        program = self._program or self._made_program()
-        with garbage_left():
-            return laid_out(program)
+    def _laid_out(self) -> tuple[bytes, bytes]:
+        """Facts, and the program as the evaluator takes it, from the cache or made and stored there."""
+
+        def make() -> bytes:
+            program = self._program or self._made_program()
+            with garbage_left():
+                return _facts(program) + b"\n" + laid_out(program)
+
+        key = _key(self._asked, self._dtype, target="evaluator")
+        content = disk.fetch(key, make, f"the program of {self._what}", is_lasting=False)
+        facts, _, instructions = content.partition(b"\n")
+        return facts, instructions
 
     def _taken(self, by_lanes: bool, content: bytes) -> Code:
         made = self._codes[by_lanes] = Code(content)
@@ -257,28 +219,3 @@ def _key(asked: Request, dtype: str, **machine: str | int) -> str:
     """Key of code for a machine, or of what is known of a program, which is the same for all."""
     package = f"delassus {__version__} {sources()}, {versions()}"
     return disk.cache_key(**asked.describe(), dtype=dtype, **machine, versions=package)
-
-
-@contextmanager
-def garbage_left() -> Iterator[None]:
-    """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
-    if not gc.isenabled():  # by whoever calls, or on another thread that compiles
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@cache
-def sources() -> str:
-    """Names and contents of this package's files, as a hash: code that was edited in place makes other programs."""
-    digest, package = sha256(), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    for folder, _, names in sorted(os.walk(package)):  # in half of the time of Path.rglob
-        for path in (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")):
-            with open(path, "rb") as file:
-                text = file.read()
-            digest.update(f"{path[len(package) :]} {len(text)}\n".encode() + text)
-    return digest.hexdigest()[:16]

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.passes.scans import NONE, SCHEDULE, nodes_of, run
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import OPERATIONS, Op, arity
 
@@ -22,38 +23,10 @@ def schedule(graph: Graph) -> Graph:
 
     A value is then made shortly before it is first used.
     """
-    operands: list[tuple[int, ...]] = []
-    need: list[int] = []  # registers for each node as if the graph were a tree
-    for op, a, b, c in graph.nodes():
-        n = arity(op)
-        operands.append((a, b, c)[:n])
-        if n == 2:
-            x, y = need[a], need[b]
-            need.append(max(1, x + 1 if x == y else max(x, y)))
-        else:
-            below = sorted((need[x] for x in operands[-1]), reverse=True)
-            need.append(max(1, *(own + i for i, own in enumerate(below))) if below else 0)
-    done = [False] * len(graph)
-    order: list[int] = []
-    for root in graph.flat_outputs():
-        stack = [root]
-        while stack:
-            k = stack.pop()
-            if k < 0:  # its operands are made
-                k = ~k
-            elif done[k]:
-                continue
-            else:
-                waiting = [x for x in operands[k] if not done[x]]
-                if waiting:
-                    waiting.sort(key=need.__getitem__)  # the last pushed is made first
-                    stack.append(~k)
-                    stack += waiting
-                    continue
-            if not done[k]:
-                done[k] = True
-                order.append(k)
-    return reorder(graph, order)
+    order = np.empty(len(graph), np.int64)
+    roots = np.concatenate([NONE, *graph.outputs])
+    n, _ = run(SCHEDULE, nodes_of(graph), x=roots, y=order)
+    return reorder(graph, order[:n])
 
 
 def reorder(graph: Graph, order: list[int] | NDArray[np.intp]) -> Graph:

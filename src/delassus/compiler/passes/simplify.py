@@ -10,148 +10,55 @@ A trace shares equal nodes, folds known numbers and drops zeros as it is made: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from delassus.compiler.passes.rebuild import ABSORB, FOLD, NO_RULE, SHARE, Built, Flags, Indices
+from delassus.compiler.passes.scans import NO_FLAGS, NONE, REWRITE, nodes_of, reachable, run
 from delassus.compiler.passes.schedule import reorder, schedule
-from delassus.spatial.trace.graph import Builder, Graph
+from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import Op
-from delassus.spatial.trace.trace_ops import ADD, CONSTANT, DIVIDE, INPUT, MULTIPLY, NEGATE, SUBTRACT
-
-Rule = Callable[[Builder, int, list[int]], int | None]
-"""From the new graph, a node of the old one and the new numbers of those before it to its own; None: as it was."""
+from delassus.spatial.trace.trace_ops import ADD, MULTIPLY, SUBTRACT
 
 
-def rewrite(graph: Graph, rule: Rule, kinds: Collection[int]) -> Graph:
-    """Rebuild a graph, each operation of these kinds as the rule has it; equal nodes are made once."""
-    build, numbers = Builder(), graph.value.tolist()
-    node = build.node
-    new = [-1] * (len(graph) + 1)  # the last entry stands for "no operand"
-    for k, (op, a, b, c) in enumerate(graph.nodes()):
-        made: int | None
-        if op == INPUT:
-            made = node(op, a)
-        elif op == CONSTANT:
-            made = build.constant(numbers[k])
-        elif op not in kinds or (made := rule(build, k, new)) is None:
-            made = node(op, new[a], new[b], new[c])
-        new[k] = made
-    table = np.array(new, dtype=np.int64)
-    return build.graph([table[group] for group in graph.outputs])
+def rewrite(graph: Graph, rule: int = NO_RULE, uses: Indices = NONE, alive: Flags = NO_FLAGS) -> Graph:
+    """The graph, built anew by a rule of `rebuild`; equal nodes are made once."""
+    room = MOST_NEW * len(graph) + 64
+    table = np.full(1 << room.bit_length(), -1)
+    (op, a, b, c), value, new = np.empty((4, room), np.int64), np.empty(room), np.empty(len(graph), np.int64)
+    built = Built(op, a, b, c, value, np.zeros(1, np.int64), table)
+    run(REWRITE + rule, nodes_of(graph), built, alive, new, uses)
+    n = int(built.size[0])
+    outputs = tuple(new[group] for group in graph.outputs)
+    return Graph(op[:n].copy(), a[:n].copy(), b[:n].copy(), c[:n].copy(), value[:n].copy(), outputs)
 
 
-def _negated(build: Builder, x: int) -> int:
-    """``−x``, where a constant changes its sign and a second negation undoes the first."""
-    op, inner, *_ = build.nodes[x]
-    if op == Op.CONSTANT:
-        return build.constant(-build.value[x])
-    return inner if op == Op.NEGATE else build.node(Op.NEGATE, x)
-
-
-HAS_RECIPROCAL = 2.0**-126, 2.0**126
-"""Constants within these magnitudes have a reciprocal that neither overflows nor underflows, in float32 either."""
+MOST_NEW = 8
+"""Nodes that a rule makes of one, at most: absorbing a sign, one at each depth."""
 
 
 def share_reciprocals(graph: Graph) -> Graph:
     """Turn ``x / y`` into ``x · (1 / y)``: one division for all quotients by the same number, none by a constant."""
-    nodes = graph.nodes()
-
-    def rule(build: Builder, k: int, new: list[int]) -> int | None:
-        _, a, b, _ = nodes[k]
-        x, y = new[a], new[b]
-        if build.nodes[y][0] == Op.CONSTANT:
-            if HAS_RECIPROCAL[0] <= abs(build.value[y]) <= HAS_RECIPROCAL[1]:
-                return build.node(Op.MULTIPLY, x, build.constant(1.0 / build.value[y]))
-            return None
-        reciprocal = build.node(Op.DIVIDE, build.constant(1.0), y)
-        if build.nodes[x][0] == Op.CONSTANT and abs(build.value[x]) == 1.0:
-            return reciprocal if build.value[x] > 0 else _negated(build, reciprocal)
-        return build.node(Op.MULTIPLY, x, reciprocal)
-
-    return rewrite(graph, rule, {Op.DIVIDE}) if (graph.op == Op.DIVIDE).any() else graph
-
-
-SIGNED, NEGATED = frozenset({NEGATE, CONSTANT}), frozenset({NEGATE})
-"""Kinds of operands whose sign products, and sums, may take."""
+    return rewrite(graph, SHARE) if (graph.op == Op.DIVIDE).any() else graph
 
 
 def fold_signs(graph: Graph) -> Graph:
     """Move negations out of products, where they cancel, and into sums, where they cost nothing."""
-    nodes = graph.nodes()
-
-    def positive(build: Builder, x: int) -> tuple[int, bool]:
-        """``x`` without its negation or with its constant made positive, and whether that changed its sign."""
-        op, inner, *_ = build.nodes[x]
-        if op == NEGATE:
-            return inner, True
-        if op == CONSTANT and build.value[x] < 0:
-            return build.constant(-build.value[x]), True
-        return x, False
-
-    def rule(build: Builder, k: int, new: list[int]) -> int | None:
-        op, a, b, _ = nodes[k]
-        x, y = new[a], new[b]
-        if op != NEGATE:
-            signs = SIGNED if op in (MULTIPLY, DIVIDE) else NEGATED
-            if build.nodes[x][0] not in signs and build.nodes[y][0] not in signs:
-                return None
-        if op in (MULTIPLY, DIVIDE):
-            (x, first), (y, second) = positive(build, x), positive(build, y)
-            product = build.node(op, x, y)
-            return _negated(build, product) if first != second else product
-        if op == NEGATE:
-            inner, left, right, _ = build.nodes[x]
-            return build.node(SUBTRACT, right, left) if inner == SUBTRACT else _negated(build, x)
-        minus_y = op == SUBTRACT
-        if build.nodes[y][0] == NEGATE:
-            y, minus_y = build.nodes[y][1], not minus_y
-        if build.nodes[x][0] == NEGATE:
-            x = build.nodes[x][1]
-            return build.node(NEGATE, build.node(ADD, x, y)) if minus_y else build.node(SUBTRACT, y, x)
-        return build.node(SUBTRACT if minus_y else ADD, x, y)
-
-    return rewrite(graph, rule, {ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE})
-
-
-DEPTH = 6
-"""How far below a negation `absorb_signs` looks for a place that it can go to."""
+    return rewrite(graph, FOLD)
 
 
 def absorb_signs(graph: Graph) -> Graph:
     """Move the negations left into constant factors and differences below them that serve nothing else."""
-    nodes, outputs = graph.nodes(), graph.flat_outputs()
-    alive = graph.reachable(outputs)
-    uses = np.bincount(outputs, minlength=len(nodes))
+    if not (graph.op == Op.NEGATE).any():
+        return graph
+    alive = reachable(graph)
+    uses = np.bincount(graph.flat_outputs(), minlength=len(graph))
     for operands in (graph.a, graph.b, graph.c):
         used = operands[alive & (graph.op >= Op.ADD)]
-        uses += np.bincount(used[used >= 0], minlength=len(nodes))
-
-    def rule(build: Builder, k: int, new: list[int]) -> int | None:
-        def minus(x: int, depth: int) -> int | None:
-            """Node for ``−x`` that takes the place of x at no cost, if there is one."""
-            op, a, b, _ = nodes[x]
-            if op == Op.CONSTANT:
-                return build.constant(-float(graph.value[x]))
-            if uses[x] != 1 or not depth:
-                return None
-            if op == Op.SUBTRACT:
-                return build.node(Op.SUBTRACT, new[b], new[a])
-            if op in (Op.MULTIPLY, Op.DIVIDE):
-                if (factor := minus(a, depth - 1)) is not None:
-                    return build.node(op, factor, new[b])
-                if (factor := minus(b, depth - 1)) is not None:
-                    return build.node(op, new[a], factor)
-            if op == Op.ADD:
-                for this, other in ((a, b), (b, a)):
-                    if (term := minus(this, depth - 1)) is not None:
-                        return build.node(Op.SUBTRACT, term, new[other])
-            return None
-
-        return minus(nodes[k][1], DEPTH) if alive[k] else None
-
-    return rewrite(graph, rule, {Op.NEGATE}) if (graph.op == Op.NEGATE).any() else graph
+        uses += np.bincount(used[used >= 0], minlength=len(graph))
+    return rewrite(graph, ABSORB, uses, alive)
 
 
 MOST_USES = 4
@@ -166,7 +73,7 @@ def fuse(graph: Graph) -> Graph:
     """
     kept = graph.flat_outputs()
     op, first, second = graph.op, graph.a, graph.b
-    used = np.flatnonzero(graph.reachable(kept) & (op >= ADD))
+    used = np.flatnonzero(reachable(graph) & (op >= ADD))
     operands = np.stack([graph.a[used], graph.b[used], graph.c[used]], axis=1).ravel()
     users = np.repeat(used, 3)[operands >= 0]  # of each operand, in order
     operands = operands[operands >= 0]
@@ -200,7 +107,7 @@ def fuse(graph: Graph) -> Graph:
     new[sums] = np.where(adds, Op.FMA, np.where(is_left, Op.FMS, Op.FNMA))
     a[sums], b[sums], c[sums] = first[product], second[product], np.where(is_left, second[sums], first[sums])
     made = replace(graph, op=new, a=a, b=b, c=c)
-    return reorder(made, np.flatnonzero(made.reachable(made.flat_outputs())))
+    return reorder(made, np.flatnonzero(reachable(made)))
 
 
 PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
@@ -215,8 +122,8 @@ PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (
 
 def optimise(graph: Graph, ordered: bool = False) -> Graph:
     """Run all passes on what outputs need; on a graph that is ``ordered`` all but the schedule."""
-    graph = reorder(graph, np.flatnonzero(graph.reachable(graph.flat_outputs())))
-    for _, run in PASSES:
-        if run is not schedule or not ordered:
-            graph = run(graph)
+    graph = reorder(graph, np.flatnonzero(reachable(graph)))
+    for _, apply in PASSES:
+        if apply is not schedule or not ordered:
+            graph = apply(graph)
     return graph

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.passes.scans import LAY_OUT, TOGETHER, nodes_of, run
 from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.program.program import Program, Stage
 from delassus.spatial.trace.graph import Graph
@@ -43,10 +43,6 @@ HEAD = 2
 
 COLUMN = 1 << 40
 """Places from here on stand for columns of a row of calls."""
-
-AHEAD = 3000
-"""Operations, in the order of the graph, among which those of a kind are looked for: more make runs longer, which one
-state gains from, and more values alive at a time, which batches lose by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,113 +167,36 @@ class _Layout:
     ) -> tuple[NDArray[np.int64], list[int]]:
         """Instructions of straight-line code, and places of its outputs: with goals of some, or all outputs kept."""
         order = kinds_together(graph)
-        new = {k: i for i, k in enumerate(order)}
-        goals = {new[k]: some for k, some in goals.items()}
+        new = np.empty(len(graph), np.int64)
+        new[order] = np.arange(len(graph))
         graph = reorder(graph, order)
-        nodes, values = graph.nodes(), graph.value.tolist()
-        is_operation = graph.op >= Op.ADD
-        uses = np.zeros(len(nodes), dtype=np.int64)
-        for column in (graph.a, graph.b, graph.c):
-            uses += np.bincount(column[is_operation & (column >= 0)], minlength=len(nodes))
-        left: list[int] = uses.tolist()
-        stays = (~is_operation).tolist()  # whether the place of a node is its own
-        for k in [*goals, *(graph.flat_outputs() if keep else ())]:
-            stays[k] = True
-        angles: dict[tuple[int, int], int] = {}
-        for k in np.flatnonzero((graph.op == Op.SIN) | (graph.op == Op.COS)).tolist():
-            angles.setdefault(nodes[k][:2], k)
-        place, free, slots = [-1] * len(nodes), list[int](), self.first + 1
-        is_placed = [False] * len(nodes)
-        rows: list[int] = []
-
-        def room(k: int) -> int:
-            nonlocal slots
-            is_placed[k] = True
-            if k in goals:
-                return goals[k][0]
-            if free:
-                return free.pop()
-            slots += 1
-            return slots - 1
-
-        def pair(k: int, op: int, a: int) -> None:
-            """Sine and cosine of an angle, whose other half is made as well where it is wanted."""
-            if is_placed[k]:
-                return
-            is_first = angles[op, a] == k
-            both = [angles.get((kind, a)) if is_first else k if kind == op else None for kind in (Op.SIN, Op.COS)]
-            for half in both:
-                if half is not None:
-                    place[half] = room(half)
-            sine, cosine = (self.first if half is None else place[half] for half in both)
-            rows.extend((Control.SINCOS, sine, place[a], cosine, 0))
-
-        for k, (op, a, b, c) in enumerate(nodes):
-            if op < Op.ADD:
-                place[k] = inputs + a if op == Op.INPUT else self._constant(values[k])
-                continue
-            is_angle = op in (Op.SIN, Op.COS)
-            if is_angle:
-                pair(k, op, a)
-            row = (place[a], place[b] if b >= 0 else 0, place[c] if c >= 0 else 0)
-            for x in (a,) if b < 0 else (a, b) if c < 0 else (a, b, c):
-                left[x] -= 1
-                if not left[x] and not stays[x]:
-                    free.append(place[x])
-            if not is_angle:
-                place[k] = room(k)
-                rows += (op, place[k], *row)
-            if k in goals:
-                for goal in goals[k][1:]:
-                    rows += (Control.COPY, goal, place[k], 0, 0)
+        outputs = graph.flat_outputs()
+        stays, place = graph.op < Op.ADD, np.full(len(graph), -1)  # whether the place of a node is its own
+        stays[[*new[[*goals]], *(outputs if keep else ())]] = True
+        is_input = graph.op == Op.INPUT
+        place[is_input] = inputs + graph.a[is_input]
+        constants = np.flatnonzero(graph.op == Op.CONSTANT)
+        place[constants] = [self._constant(x) for x in graph.value[constants].tolist()]
+        number = np.zeros(len(graph) + 1, np.int64)
         for k, some in goals.items():
-            if nodes[k][0] < Op.ADD:
-                for goal in some:
-                    rows += (Control.COPY, goal, place[k], 0, 0)
+            number[new[k] + 1] = len(some)
+        goal_at = np.cumsum(number)
+        of_each = np.empty(goal_at[-1], np.int64)
+        for k, some in goals.items():
+            of_each[goal_at[new[k]] : goal_at[new[k] + 1]] = some
+        rows = np.empty((len(graph) + len(of_each), 1 + WIDTH), np.int64)
+        n, slots = run(
+            LAY_OUT, nodes_of(graph), flags=stays, x=place, y=goal_at, z=of_each, two=rows,
+            number=self.first, other=self.first + 1,
+        )  # fmt: skip
+        leaves = [(k, goal) for k, some in goals.items() if graph.op[new[k]] < Op.ADD for goal in some]
+        copies = np.array([(Control.COPY, goal, place[new[k]], 0, 0) for k, goal in leaves], dtype=np.int64)
         self.n_places = max(self.n_places, slots)
-        return np.array(rows, dtype=np.int64).reshape(-1, 1 + WIDTH), [place[k] for k in graph.flat_outputs()]
+        return np.concatenate([rows[:n], copies.reshape(-1, 1 + WIDTH)]), place[outputs].tolist()
 
 
-def kinds_together(graph: Graph) -> list[int]:
-    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most.
-
-    They are among the next `AHEAD` of the graph's own order, in which few values are alive at a time.
-    """
-    kinds = np.where(graph.op == Op.COS, Op.SIN, graph.op).tolist()
-    users: list[list[int]] = [[] for _ in kinds]
-    waits = [0] * len(kinds)
-    order, ready = list[int](), dict[int, list[int]]()
-    later: list[int] = []  # what is ready and too far ahead
-    is_made = [False] * len(kinds) + [False]
-    for k, (op, *operands) in enumerate(graph.nodes()):
-        if op < Op.ADD:
-            order.append(k)
-            is_made[k] = True
-            continue
-        for x in {*operands}:
-            if x >= 0 and kinds[x] >= Op.ADD:
-                users[x].append(k)
-                waits[k] += 1
-        if not waits[k]:
-            later.append(k)
-    first = 0
-    while True:
-        while is_made[first]:
-            first += 1
-        while later and later[0] < first + AHEAD:
-            k = heappop(later)
-            ready.setdefault(kinds[k], []).append(k)
-        if not ready:
-            return order
-        kind = max(ready, key=lambda op: len(ready[op]))
-        made = ready.pop(kind)
-        order += made
-        for k in made:
-            is_made[k] = True
-            for user in users[k]:
-                waits[user] -= 1
-                if not waits[user]:
-                    if user < first + AHEAD:
-                        ready.setdefault(kinds[user], []).append(user)
-                    else:
-                        heappush(later, user)
+def kinds_together(graph: Graph) -> NDArray[np.int64]:
+    """Order of the nodes in which as many as can be made at once are made of the kind of which there are most."""
+    order = np.empty(len(graph), np.int64)
+    run(TOGETHER, nodes_of(graph), y=order)
+    return order

@@ -63,7 +63,7 @@ def evaluate(
     needed = graph.reachable(graph.flat_outputs())
     of_calls: dict[int, Callable[[], Any]] = {}
     nodes = graph.nodes()
-    last = _last_uses(graph, needed)  # values are forgotten then: those of long programs take gigabytes
+    last = last_uses(graph, needed)  # values are forgotten then: those of long programs take gigabytes
     for calls in (every.pruned(nodes, needed) for every in graph.calls):
         for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
             of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
@@ -97,7 +97,7 @@ def evaluate(
     return values
 
 
-def _last_uses(graph: Graph, needed: NDArray[np.bool_]) -> list[int]:
+def last_uses(graph: Graph, needed: NDArray[np.bool_]) -> list[int]:
     """The last of the nodes that use each, −1 of leaves, outputs and what calls read."""
     last = np.full(len(graph), -1)
     used = np.flatnonzero(needed & (graph.op >= Op.ADD))

@@ -15,7 +15,7 @@ from delassus.model.check import common_batch, finite_array, library_of, normali
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.gains import check_gain
-from delassus.quantities.options import ConstrainedMotion
+from delassus.quantities.keywords import ConstrainedMotion
 from delassus.spatial.rotations import Array
 
 NONE: Mapping[str, Any] = MappingProxyType({})

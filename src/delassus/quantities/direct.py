@@ -41,7 +41,7 @@ from delassus.quantities.evaluate import (
     require_independent,
     warn_of_errors,
 )
-from delassus.quantities.options import Constraints
+from delassus.quantities.keywords import Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.rotations import Array

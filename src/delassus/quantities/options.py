@@ -7,12 +7,11 @@ in the order of `Options.arguments`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.solvers import SOLVERS
@@ -20,188 +19,20 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
-from delassus.constraints.sensors import Sensor, Sensors, check_sensors
+from delassus.constraints.sensors import Sensor, check_sensors
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array
 from delassus.model.tree import Tree
 from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
 from delassus.quantities.gains import Baumgarte, Tasks
+from delassus.quantities.keywords import Keywords, Motion, Passive
 from delassus.quantities.quantity import CONTROLS
-
-Flags = bool | Sequence[bool]
 
 SWEEPS, TOLERANCE, PENETRATION = 30, 1e-4, STEP.penetration
 """Most sweeps of a contact step, its tolerance (m/s), and the overlap (m) that it leaves alone."""
 
 MOST_SWEEPS, FASTEST = 10**9, 1e30
 """The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
-
-Constraints = Iterable[Constraint] | Constraint | None
-Payloads = Mapping[str, ArrayLike] | None
-Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
-Passive = Literal["model", "none"]
-Control = Literal["tau", "actuators", "pd"]
-Compliance = float | Sequence[ArrayLike | None] | None
-Frames = str | Frame | Sequence[str | Frame] | None
-Reference = Literal["local", "world", "local-world-aligned"]
-
-
-class Arrays(TypedDict, total=False):
-    """Arguments of constraints and payloads, as keywords of the direct functions; explained in `delassus.delassus`."""
-
-    rows: Sequence[ArrayLike] | None
-    placements: Sequence[ArrayLike] | None
-    payloads: Payloads
-
-
-class Motion(TypedDict, total=False):
-    """Forces of the surroundings, as keywords of the direct functions; explained in `delassus.forward_dynamics`."""
-
-    wrenches: Mapping[str | Frame, ArrayLike] | None
-    gravity: ArrayLike | None
-    passive: Passive
-    damping: ArrayLike
-
-
-class ConstrainedMotion(Arrays, Motion, total=False):
-    """`Motion`, goals of constraints, which of them act, and the source of joint forces."""
-
-    targets: Sequence[ArrayLike | None] | None
-    baumgarte: Stabilisation
-    poses: Sequence[ArrayLike | None] | None
-    active: ArrayLike
-    control: Control
-    kp: ArrayLike
-    kd: ArrayLike
-    v_target: ArrayLike
-
-
-class Keywords(TypedDict, total=False):
-    """Options of `delassus.compile`; the table there says which quantity takes which.
-
-    They mean what they do in `delassus.forward_dynamics`; numbers are built in, and ``"input"`` asks for an argument.
-
-    Attributes
-    ----------
-    gravity : (3,) array_like or "input"
-        ``"input"`` makes it the argument ``gravity``.
-    passive : {"model", "none"}
-    damping : (nv,) array_like or "input"
-        ``"input"`` makes it the argument ``damping``.
-    control : {"tau", "actuators", "pd"}
-        What stands in the place of ``tau``: ``"actuators"`` makes it ``ctrl`` (nu,), ``"pd"`` makes it ``q_target``
-        (nq,), ``kp`` and ``kd`` (nv,).
-    v_target : bool
-        Whether velocities that ``control="pd"`` damps towards are the argument ``v_target`` (nv,); else they are zero.
-    wrenches : sequence of str or Frame
-        Links or frames on which an external wrench acts: the argument ``wrench{i}`` (6,) of the i-th.
-    targets : bool or sequence of bool
-        Whether the acceleration along the rows of all constraints, or of each, is an argument: ``target{i}`` (m_i,).
-    baumgarte : Baumgarte, float or sequence of these or None
-    poses : bool or sequence of bool
-        Whether the place in the world that position errors are relative to is an argument: ``pose{i}`` (7,) or, of a
-        point, (3,). ``True`` asks for those of all stabilised constraints to the world.
-    compliance : float or sequence of float, (m_i,) array_like, "input" or None
-        ``"input"`` makes it the argument ``compliance{i}`` (m_i,).
-    active : bool
-        Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
-        constraint that acts and 0 for one that leaves no trace in the result and has no force.
-    impacts : bool
-        Whether steps begin with impacts: the argument ``impacts`` (n_constraints,) holds 1 for a constraint whose rows
-        come to rest by impulses first, as of a foot that has just touched down, and 0 for one whose rows keep their
-        velocities. All that act take impulses.
-    frames : str, Frame or sequence of these
-        Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
-    sensors : str, Sensor or sequence of these
-        What "sensors" measures, in this order: sensors of the tree by name, or others; ``tree.sensors`` if not given.
-        Of contact steps, with ``outputs=(…, "sensors")``.
-    reference : {"local", "world", "local-world-aligned"}
-        Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
-    independent : sequence of str
-        Names of joints whose velocities determine all others in "reduced_dynamics"; those of ``tree.independent`` if
-        not given, with the constraints that are.
-    output : Constraint or sequence of Constraint
-        Rows that the mechanism of "reduced_dynamics" is to move: where they move in fewer directions than elsewhere,
-        the singularity is that of the output.
-    hold : sequence of str
-        Names of joints whose coordinates stay where they are in "close_loops".
-    motors : sequence of str or "actuated"
-        Joints that motors drive in "inverse_dynamics", which then takes constraints into account; see there.
-    weights : (nv + m,) array_like or "input"
-        Of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given. Of "control" those
-        of contacts.
-    contacts : Constraint or sequence of Constraint
-        What holds the robot of "control" while it does its tasks, such as feet on the ground.
-    kp, kd : float, (m_i,) array_like or "input", or a sequence of these
-        Gains of all tasks of "control", or of each, along their rows; 100/s² and 20/s if not given. ``"input"`` makes
-        them the arguments ``kp{i}`` and ``kd{i}`` (m_i,).
-    impedance : bool, or sequence of bool or (m_i,) array_like
-        Whether gains and targets of the rows of all tasks, or of each, are of forces, in "control".
-    posture : bool
-        Whether the configuration that joints are drawn to in "control" is the argument ``posture`` (nq,).
-    posture_kp, posture_kd : float, (nv,) array_like or "input"
-        Gains of that; 10/s² and 6.3/s if not given.
-    integrator : {"semi-implicit", "rk4"}
-        Of "step" and "step_derivatives"; forces of "rk4" along points between two links are internal, as of loops.
-    friction, restitution : float or "input"
-        Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
-        (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of
-        "inverse_dynamics" are those of constraints (n_constraints,), of "control" those of its contacts.
-    smoothing : float or "input"
-        Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
-        velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to
-        touch, slide or part; 0 if not given, derivatives of the step as it is. ``"input"`` makes it the argument
-        ``smoothing``, whose own derivative is zero.
-    limits : bool
-        Whether joints stay within limits in "contact_step", and joint forces in "control"; True if not given.
-    solver : {"nsgs", "pgs", "admm"}
-        Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating
-        directions, for rows that are redundant, as of flat feet.
-    sweeps : int
-        Most sweeps of a step; 30 if not given.
-    tolerance : float
-        Residual (m/s) of a step above which it is flagged; 1e-4 if not given. Sweeps end at a tenth of it.
-    penetration : float
-        Overlap (m) of contacts that "contact_step" leaves alone; 1e-4 if not given, as of `Simulator`.
-    """
-
-    gravity: ArrayLike | Literal["input"]
-    passive: Passive
-    damping: ArrayLike | Literal["input"]
-    control: Control
-    v_target: bool
-    wrenches: Iterable[str | Frame]
-    targets: Flags
-    baumgarte: Stabilisation
-    poses: Flags
-    compliance: Compliance | Literal["input"]
-    active: bool
-    impacts: bool
-    frames: Frames
-    sensors: Sensors
-    reference: Reference
-    independent: Iterable[str] | None
-    output: Constraints
-    hold: Iterable[str]
-    motors: Iterable[str] | Literal["actuated"] | None
-    weights: ArrayLike | Literal["input"]
-    contacts: Constraints
-    kp: Any
-    kd: Any
-    impedance: Any
-    posture: bool
-    posture_kp: ArrayLike | Literal["input"]
-    posture_kd: ArrayLike | Literal["input"]
-    integrator: Literal["semi-implicit", "rk4"]
-    friction: float | Literal["input"]
-    restitution: float | Literal["input"]
-    smoothing: float | Literal["input"]
-    limits: bool
-    solver: Literal["nsgs", "pgs", "admm"]
-    sweeps: int
-    tolerance: float
-    penetration: float
-
 
 MOTION: frozenset[str] = frozenset(Motion.__annotations__)
 """Options of everything that depends on velocities."""
@@ -213,7 +44,7 @@ CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compli
 """Options of constrained dynamics."""
 
 CHOICES = {
-    "passive": ("model", "none"),
+    "passive": get_args(Passive),
     "control": tuple(CONTROLS),
     "reference": tuple(REFERENCES),
     "integrator": tuple(INTEGRATE),

@@ -24,7 +24,8 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.checks import with_springs
-from delassus.quantities.options import Constraints, Options, check_options
+from delassus.quantities.keywords import Constraints
+from delassus.quantities.options import Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
 
@@ -359,7 +360,7 @@ def request(
     packed: bool = False,
     **options: Any,
 ) -> Request:
-    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
+    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.keywords.Keywords`.
 
     ``outputs`` are the names of those that are wanted, in order; None is all. ``packed``: see `Quantity.packed`.
     """

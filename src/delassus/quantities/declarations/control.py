@@ -26,7 +26,8 @@ from delassus.quantities.declarations.inverse_dynamics import friction_of, weigh
 from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.gains import Gain
-from delassus.quantities.options import MOTION, Arrays, Constraints, Motion
+from delassus.quantities.keywords import Arrays, Constraints, Motion
+from delassus.quantities.options import MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix, Scalar

@@ -22,7 +22,7 @@ from delassus.frozen import cached_property
 from delassus.quantities import find_quantity
 from delassus.quantities.evaluate import NumpyRequest
 from delassus.quantities.request import Request, request
-from delassus.runtime.compile import compile
+from delassus.runtime.compile import compile, compile_at_once
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.rotations import Array
@@ -74,7 +74,8 @@ class Loops:
 
     @cached_property
     def _rows(self) -> Kernel:
-        return compile(self._tree, self.constraints, "joint_space_motion", outputs=("M", "J", "mobilities"))
+        wanted = ("M", "J", "mobilities")
+        return compile_at_once(self._tree, self.constraints, "joint_space_motion", wait=True, outputs=wanted)
 
     def opened(self, q: Array, v: Array, dt: Array) -> NDArray[np.bool_]:
         """Steps (T, ...) that open loops, of states (T + 1, ..., nq), (T + 1, ..., nv)."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def robot():
     return ds.mechanisms.star(3, 2), [ds.Point("branch1_2"), ds.Point("branch2_2", "branch3_1"), ds.Rows("hub", 1)]
 
 
-QUANTITIES = quantities.QUANTITIES
+QUANTITIES, OPTIONS = quantities.QUANTITIES, quantities.options.OPTIONS
 SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]
 
 
@@ -138,7 +138,7 @@ def test_outputs_that_are_none(robot):
 def test_declarations_are_documented(name):
     quantity = QUANTITIES[name]
     assert (f"\n``{name}``" in inspect.getdoc(ds.compile)) != quantity.is_private
-    assert set(quantity.options) <= set(quantities.keywords.Keywords.__annotations__)
+    assert set(quantity.options) <= set(OPTIONS)
     assert quantity.meaning and not (quantity.states == 2 and not quantity.has_status)
 
 
@@ -150,11 +150,16 @@ def test_text_for_type_checkers_is_that_of_the_registries():
         "OsimMethod": [*osim],
         "DynamicsMethod": [*dynamics, "auto"],
         "Method": [*osim, *dynamics],
-        **{name.capitalize(): names for name, names in quantities.options.CHOICES.items()},
+        **{name.capitalize(): option.choices for name, option in OPTIONS.items() if option.choices},
     }
     for name, names in registries.items():
         wanted = f"{name} = Literal[{', '.join(map(json.dumps, names))}]"
         assert sorted(get_args(getattr(quantities.keywords, name))) == sorted(names), f"paste where it stands: {wanted}"
+    typed = get_type_hints(quantities.keywords.Keywords)
+    assert set(typed) == set(OPTIONS)
+    for name, option in OPTIONS.items():
+        takes_input = option.argument and not option.is_flag and name != "wrenches"
+        assert ("'input'" in str(typed[name])) == bool(takes_input), name
     assert get_args(quantities.keywords.OsimMethod) == ds.OSIM_METHODS
     assert get_args(quantities.keywords.DynamicsMethod) == (*ds.DYNAMICS_METHODS, "auto")
 

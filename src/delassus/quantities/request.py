@@ -94,7 +94,7 @@ class Request(ByContent):
         spins = spins_of(self.constraints)
         kept = [k for k, c in enumerate(self.constraints) if not (c.n_points or c in spins)]
         options: dict[str, Any] = {name: tuple(getattr(self.options, name)[k] for k in kept)
-                   for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
+                   for name in ("targets", "poses", "baumgarte", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
         return replace(self, constraints=tuple(self.constraints[k] for k in kept), options=checked)
 

@@ -16,6 +16,7 @@ from delassus.model.check import check_choice, check_flag, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.keywords import Constraints, Keywords, Method, What
+from delassus.quantities.options import OPTIONS
 from delassus.quantities.request import Request, request
 from delassus.runtime.any_kernel import AnyKernel, the_same
 from delassus.runtime.kernel import Kernel, restored
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 DTYPES, TARGETS = ("float64", "float32"), ("cpu", "cuda")
 
-COLUMNS = 32, 15, 18, 39
-"""Widths of the columns of the table of `compile`."""
+COLUMNS, WIDTH = (32, 15, 18, 39), 116
+"""Widths of the columns of the table of `compile`, and of lines."""
 
 
 @lru_cache(maxsize=256)
@@ -145,8 +146,9 @@ def compile(  # the public name; the built-in of that name is not used here
         What runs it: this processor, or NVIDIA's GPUs, a thread a state, which needs the extra ``cuda`` and a driver
         when it is called. States above ``error_bound`` are not solved again there: their results are NaN.
     **options
-        Those of the table, explained in `delassus.quantities.keywords.Keywords`: numbers that are built in, and further
-        arguments, after all others. What is not asked for costs nothing.
+        Those that ``what`` takes, by the table. Numbers are built in; further arguments come after all others, in this
+        order. What is not asked for costs nothing.
+    {options}
 
     Returns
     -------
@@ -217,7 +219,7 @@ def _table() -> str:
     several = {f"``{name}``": q for name, q in QUANTITIES.items() if not q.is_private}
     several |= {f"{name} with {option}": o for name, q in several.items() for option, o in q.by_option.items()}
     for name, q in several.items():
-        options = (option for option in Keywords.__annotations__ if option in q.options)
+        options = (option for option in OPTIONS if option in q.options)
         rows.append((name, ", ".join(q.inputs), ", ".join(o.name for o in q.outputs), ", ".join(options)))
     lines = [
         "  ".join(map(str.ljust, parts, COLUMNS)).rstrip()
@@ -227,4 +229,13 @@ def _table() -> str:
     return "\n".join([rule, lines[0], rule, *lines[1:], rule])
 
 
-compile.__doc__ = cleandoc(compile.__doc__ or "").replace("{table}", _table())
+def _explained() -> str:
+    """Options as a docstring lists them."""
+    lines = list[str]()
+    for name, option in OPTIONS.items():
+        kind, text = option.document
+        lines += [f"{name} : {kind}", *wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")]
+    return "\n".join(lines)
+
+
+compile.__doc__ = cleandoc(compile.__doc__ or "").replace("{table}", _table()).replace("{options}", _explained())

@@ -139,14 +139,13 @@ def cases():
         yield from ((name, k) for k in range(max(map(len, several))))
 
 
-OPERATORS = {"delassus_operator", "inverse_dynamics_derivatives"}
-"""Public functions of states that are of no quantity, or derivatives of one."""
+OPERATORS = {"delassus_operator"}
+"""Public functions of states that are of no quantity."""
 
 FUNCTIONS = {
     **{name: (name,) for name in QUANTITIES if name in ds.__all__},
     "kinematics": ("forward_kinematics",),
     "dynamics": ("forward_dynamics",),
-    "energies": ("kinetic_energy", "potential_energy"),
 }
 """Public functions by quantities."""
 

@@ -310,8 +310,8 @@ def test_public_functions_are_documented(name):
     assert "Examples\n--------" in text and ">>> " in text
     assert "raises" in text.lower()
     parameters, explained = set(inspect.signature(function).parameters), parameters_explained(name)
-    if "given" in parameters:  # keywords that several functions have
-        (keywords,) = typing.get_args(typing.get_type_hints(function)["given"])
+    for more in {"given", "options"} & parameters:  # keywords that several functions have, and of `compile`
+        (keywords,) = typing.get_args(typing.get_type_hints(function)[more])
         parameters = parameters - {"given"} | set(typing.get_type_hints(keywords))
     assert parameters <= explained
     assert explained <= parameters or "Takes" in text

@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.quantities.options import Keywords
-from internals import QUANTITIES, bind
+from internals import bind, quantities
+from random_trees import some_mechanism
 from tools import AGREEMENT, error, requested, traced
 
 
@@ -27,6 +29,7 @@ def robot():
     return ds.mechanisms.star(3, 2), [ds.Point("branch1_2"), ds.Point("branch2_2", "branch3_1"), ds.Rows("hub", 1)]
 
 
+QUANTITIES, OPTIONS = quantities.QUANTITIES, quantities.options.OPTIONS
 SEVERAL = [name for name, quantity in QUANTITIES.items() if len(quantity.outputs) > 1]
 
 
@@ -134,9 +137,62 @@ def test_outputs_that_are_none(robot):
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_declarations_are_documented(name):
     quantity = QUANTITIES[name]
-    assert f"\n``{name}``" in inspect.getdoc(ds.compile)
-    assert set(quantity.options) <= set(Keywords.__annotations__)
+    assert (f"\n``{name}``" in inspect.getdoc(ds.compile)) != quantity.is_private
+    assert set(quantity.options) <= set(OPTIONS)
     assert quantity.meaning and not (quantity.states == 2 and not quantity.has_status)
+
+
+def test_text_for_type_checkers_is_that_of_the_registries():
+    """Names and choices as literals; who declares a quantity, a method or a choice adds it."""
+    osim, dynamics = (getattr(quantities.declarations, x).METHODS for x in ("osim", "dynamics"))
+    registries = {
+        "What": quantities.public_names(),
+        "OsimMethod": [*osim],
+        "DynamicsMethod": [*dynamics, "auto"],
+        "Method": [*osim, *dynamics],
+        **{name.capitalize(): option.choices for name, option in OPTIONS.items() if option.choices},
+    }
+    for name, names in registries.items():
+        wanted = f"{name} = Literal[{', '.join(map(json.dumps, names))}]"
+        assert sorted(get_args(getattr(quantities.keywords, name))) == sorted(names), f"paste where it stands: {wanted}"
+    typed = get_type_hints(quantities.keywords.Keywords)
+    assert set(typed) == set(OPTIONS)
+    for name, option in OPTIONS.items():
+        takes_input = option.argument and not option.is_flag and name != "wrenches"
+        assert ("'input'" in str(typed[name])) == bool(takes_input), name
+    assert get_args(quantities.keywords.OsimMethod) == ds.OSIM_METHODS
+    assert get_args(quantities.keywords.DynamicsMethod) == (*ds.DYNAMICS_METHODS, "auto")
+
+
+def test_direct_functions_compile_by_their_names():
+    """All but the one that makes an operator; each result is that of the function."""
+    functions = {name: f for name in ds.__all__ if inspect.isfunction(f := getattr(ds, name))}
+    named = [name for name, f in functions.items() if "q" in inspect.signature(f).parameters]
+    assert len(named) > 25 and {*named} - {*quantities.public_names()} == {"delassus_operator"}
+    m = some_mechanism(5, 4, "fixed")
+    q, rng = m.tree.random(0), np.random.default_rng(0)
+    v, tau = rng.normal(size=(2, m.tree.nv))
+    found = ds.compile(m.tree, (), "forward_dynamics")(q, v, tau).qdd
+    assert error(found, ds.forward_dynamics(m.tree, q, v, tau, ()).qdd) < AGREEMENT
+    assert error(ds.compile(m.tree, (), "forward_kinematics")(q), ds.forward_kinematics(m.tree, q)) < AGREEMENT
+    assert ds.compile(m.tree, (), "kinetic_energy")(q, v) == pytest.approx(ds.kinetic_energy(m.tree, q, v))
+    assert ds.compile(m.tree, (), "potential_energy")(q) == pytest.approx(ds.potential_energy(m.tree, q))
+    derivatives = ds.compile(m.tree, (), "inverse_dynamics_derivatives")(q, v, tau)
+    for x, y in zip(derivatives, ds.inverse_dynamics_derivatives(m.tree, q, v, tau), strict=True):
+        assert error(x, y) < AGREEMENT
+
+
+@pytest.mark.parametrize(
+    ("wrong", "offered"),
+    [("forward_dynamic", "forward_dynamics"), ("dynamic", "dynamics"), ("smoth_motion", None), (None, None)],
+)
+def test_the_nearest_public_name_is_offered(wrong, offered):
+    """Of quantities and direct functions; none of those that only simulators need."""
+    with pytest.raises(ds.errors.UnknownNameError, match="what to compile") as caught:
+        ds.compile(ds.mechanisms.chain(2), (), wrong)
+    message = str(caught.value)
+    assert (f"Did you mean {offered!r}" in message) == (offered is not None), message
+    assert not any(f"'{name}'" in message for name, q in QUANTITIES.items() if q.is_private)
 
 
 def test_requests_are_resolved_once(robot):

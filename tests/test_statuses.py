@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import inspect
-import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from generated_cases import QUANTITIES
 
 STATES = {
     "SOLVED": ([0.3, 0.5], [1.0, 1.0]),
@@ -206,9 +206,6 @@ BY_NAME = {
 }  # fmt: skip
 """Other public functions, and how those that solve say that they have not; tests of their own see to it."""
 
-QUANTITY = {"forward_kinematics": "kinematics", "kinetic_energy": "energies", "potential_energy": "energies"}
-"""Names of quantities that are not those of the function."""
-
 OWN_OUTPUT = {"close_loops": "closed", "inverse_dynamics": "force_residual", "smooth_motion": "flags"}
 """Outputs that say whether a state is solved, of quantities that divide and whose kernels do not look at pivots."""
 
@@ -240,19 +237,15 @@ def test_every_public_function_is_one_that_says_how_or_solves_nothing():
     assert names >= {*SOLVES, *BY_NAME}
     tree, tip = held_pendulum()
     for name in sorted(names - {*SOLVES, *BY_NAME}):
-        what = QUANTITY.get(name, name)
-        modes = ["tangent_jacobian"] if what.endswith("_derivatives") else []
-        kernel = ds.compile(
-            tree, tip if what in ("jacobian", "jacobian_drift") else (), what.removesuffix("_derivatives")
-        )
-        assert kernel.derivative(*modes).operations.div == 0, name
+        kernel = ds.compile(tree, tip if name in ("jacobian", "jacobian_drift") else (), name)
+        assert kernel.operations.div == 0, name
 
 
 @pytest.mark.slow
 def test_every_quantity_that_divides_says_how():
     """By what its kernel knows of pivots, on which calls warn, or by an output of its own."""
     tree, tip = held_pendulum()
-    for what in set(re.findall(r"^``(\w+)`` ", str(inspect.getdoc(ds.compile)), re.M)):
+    for what in QUANTITIES:
         touching = ds.Contact("rod2", ds.contact.Sphere(0.1), friction=0.5) if what.startswith("contact_step") else tip
         how = {"sensors": {"sensors": SENSOR}, "motion_sensors": {"sensors": SENSOR}}.get(what, {})
         how |= {"motors": "actuated"} if what == "inverse_dynamics" else {}

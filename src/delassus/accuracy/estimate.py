@@ -117,7 +117,8 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return generic_configurations(asked.tree, random, (STATES,))
     if argument.flags:  # few and many at once
         return (random.random(shape) < random.uniform(0.0, 1.0, (STATES, 1))).astype(float)
-    if name in ("dt", "damping", "kp", "kd", "impulses", "weights") or argument.keyword == "gains":
+    gains = "kp", "kd", "posture_kp", "posture_kd"
+    if (argument.keyword or name) in ("dt", "damping", "impulses", "weights", *gains):
         return np.asarray(random.uniform(1e-3, 1e-2, shape))
     if argument.keyword == "compliance" or name == "d":
         return np.asarray(10.0 ** random.uniform(-4.0 if name == "d" else -13.0, 1.0, shape))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import numpy as np
 import typer
 
-from delassus import OSIM_METHODS, __version__
+from delassus import __version__
+from delassus.quantities.keywords import Control, Method, OsimMethod, What
 from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
 from delassus_studies.tables import Console, check_target, publish, show, table, write_csv, write_json
 
@@ -32,14 +33,6 @@ class MasslessOption(StrEnum):
     lock = "lock"
     armature = "armature"
     error = "error"
-
-
-class ControlOption(StrEnum):
-    """Source of joint forces."""
-
-    tau = "tau"
-    actuators = "actuators"
-    pd = "pd"
 
 
 def _robots(incomplete: str) -> list[str]:
@@ -189,7 +182,7 @@ def compute(
     massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(OSIM_METHODS)}.")] = "pv-osimr",
+    method: Annotated[OsimMethod, typer.Option(help="Algorithm; auto: that of fewest operations.")] = "pv-osimr",
     q: Annotated[Path | None, typer.Option(help="File of configurations, .npy or text; random if not given.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random configuration.")] = 0,
     out: Annotated[
@@ -239,9 +232,19 @@ def export(
     weld: Welds = None,
     point: Points = None,
     what: Annotated[
-        str, typer.Option(help="What to compute: delassus, osim, dynamics, inverse_dynamics, mass_matrix, …")
+        str,
+        typer.Option(
+            help="What to compute: delassus, osim, dynamics, inverse_dynamics, mass_matrix, …",
+            autocompletion=lambda incomplete: [x for x in get_args(What) if x.startswith(incomplete)],
+        ),
     ] = "delassus",
-    method: Annotated[str, typer.Option(help="Method for that quantity, such as pv-osim or pv-early.")] = "auto",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method for that quantity, such as pv-osim or pv-early.",
+            autocompletion=lambda incomplete: [x for x in get_args(Method) if x.startswith(incomplete)],
+        ),
+    ] = "auto",
     payload: Annotated[
         list[str] | None, typer.Option(help="LINK: an inertia added to this link is an argument of the function.")
     ] = None,
@@ -260,7 +263,7 @@ def export(
         bool, typer.Option("--active", help="Flags that switch constraints off are an argument of the function.")
     ] = False,
     control: Annotated[
-        ControlOption | None, typer.Option(help="What drives joints: forces, actuators of the file, or targets (pd).")
+        Control | None, typer.Option(help="What drives joints: forces, actuators of the file, or targets (pd).")
     ] = None,
     output: Annotated[
         list[str] | None, typer.Option(help="Name of a result to compute, such as dqdd_dq; all if not given.")
@@ -281,7 +284,7 @@ def export(
     from delassus.errors import ConfigurationError
     from delassus.formats.load import load
     from delassus.quantities import find_quantity
-    from delassus.quantities.options import Keywords
+    from delassus.quantities.keywords import Keywords
     from delassus.quantities.request import request
 
     tree, quantity = load(robot, root=root.value, massless=massless.value), find_quantity(what)
@@ -295,7 +298,7 @@ def export(
     if active:
         options["active"] = True
     if control is not None:
-        options["control"] = control.value
+        options["control"] = control
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)

@@ -24,7 +24,7 @@ from delassus.frozen import Frozen, cached_property
 from delassus.model.check import finite_array
 from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.numpy_ops import stacked
@@ -106,7 +106,7 @@ class ContactDynamics:
     owner : (nv,) array of int
         Link of each degree of freedom.
     kernel : Kernel
-        ``"operational_space_compliance"`` of the scene's tree with its loops.
+        Of free motion and of the compliance of all links, of the scene's tree with its loops.
 
     Examples
     --------

@@ -49,8 +49,18 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 """Every quantity by its name: all that are declared in these modules."""
 
 
+FUNCTIONS: Mapping[str, str] = MappingProxyType({"forward_dynamics": "dynamics", "forward_kinematics": "kinematics"})
+"""Names of direct functions whose quantity has another name, and that."""
+
+
 def find_quantity(what: str) -> Quantity:
-    """Quantity of that name, or `UnknownNameError` with the nearest match."""
-    if not isinstance(what, str) or what not in QUANTITIES:
-        raise unknown_name("what to compile", what, QUANTITIES)
-    return QUANTITIES[what]
+    """Quantity of that name or of the direct function of that name; `UnknownNameError` offers the nearest of both."""
+    name = FUNCTIONS.get(what, what) if isinstance(what, str) else ""
+    if name not in QUANTITIES:
+        raise unknown_name("what to compile", what, public_names())
+    return QUANTITIES[name]
+
+
+def public_names() -> list[str]:
+    """Names that `delassus.compile` takes: of quantities, and of direct functions whose quantity has another name."""
+    return [*(name for name, quantity in QUANTITIES.items() if not quantity.is_private), *FUNCTIONS]

@@ -13,9 +13,9 @@ from delassus.constraints import ROW_LAYOUT, Argument, Constraint
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
-from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
-from delassus.quantities.gains import check_gain
-from delassus.quantities.options import ConstrainedMotion
+from delassus.quantities.checks import Option, one_each
+from delassus.quantities.keywords import Arrays
+from delassus.quantities.options import OPTIONS
 from delassus.spatial.rotations import Array
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -23,11 +23,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
-KEYWORDS = (
-    *ConstrainedMotion.__annotations__, "compliance", "frames", "reference", "hold", "independent", "output",
-    "sensors", "integrator", "restitution", "impacts", "motors", "weights", "friction", "contacts", "impedance",
-    "posture", "posture_kp", "posture_kd", "limits",
-)  # fmt: skip
+KEYWORDS = (*Arrays.__annotations__, *OPTIONS)
 """What the direct functions take beside states."""
 
 
@@ -38,7 +34,7 @@ def as_arguments(
 
     Where constraints ``are_tasks``, those that are ``held`` come after them.
     """
-    n, keywords, values = len(constraints), {**given}, dict[str, Any]()
+    keywords, values = {**given}, dict[str, Any]()
     for name in keywords:
         if name not in KEYWORDS:
             raise unknown_name("keyword", name, KEYWORDS)
@@ -48,56 +44,40 @@ def as_arguments(
     for keyword in LISTS:
         names = [i.name for i in inputs if i.keyword == keyword]
         values.update(zip(names, _listed(keyword, keywords.pop(keyword, None), len(names)), strict=True))
-    if "wrenches" in keywords:
-        wrenches = _mapping("wrenches", keywords["wrenches"], "{'hand': [f, m]}")
-        keywords["wrenches"] = list(wrenches)
-        values.update((f"wrench{k}", wrench) for k, wrench in enumerate(wrenches.values()))
-    for keyword in ("gravity", "damping", "weights"):
-        x = keywords.get(keyword)
-        if keyword != "damping" and x is None:
-            keywords.pop(keyword, None)  # gravity is that of the robot
-        elif x is not None and not isinstance(x, str):
-            keywords[keyword], values[keyword] = "input", x
-    gains = [name for name in ("kp", "kd") if name in keywords]
-    if are_tasks:
-        _gains_of_tasks(keywords, values, n)
-    elif gains and not (isinstance(control := keywords.get("control"), str) and control == "pd"):
-        raise ConfigurationError(gains[0], "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
-    else:
-        values.update((name, keywords.pop(name)) for name in gains)
-    for keyword in ("v_target", "active", "impacts", "posture"):
-        if (x := keywords.pop(keyword, None)) is not None:
-            values[keyword], keywords[keyword] = x, True
-    for keyword in ("restitution", "friction"):
-        each = real_array(keywords.get(keyword, 0.0))
-        if each is not None and each.ndim:
-            values[keyword], keywords[keyword] = keywords[keyword], "input"
-    if "targets" in keywords:
-        targets = one_each("targets", keywords["targets"], n, alike=False)
-        keywords["targets"] = [x is not None for x in targets]
-        values.update((f"target{k}", x) for k, x in enumerate(targets) if x is not None)
-    if "poses" in keywords:
-        poses = one_each("poses", keywords["poses"], n, alike=False)
-        poses = [x if x is None else _pose(c, x) for c, x in zip(constraints, poses, strict=True)]
-        stable = one_each("baumgarte", keywords.get("baumgarte"), n)
-        keywords["poses"] = [x is not None and (are_tasks or b is not None) for x, b in zip(poses, stable, strict=True)]
-        values.update((f"pose{k}", x) for k, x in enumerate(poses) if keywords["poses"][k])
-    if "compliance" in keywords:
-        soft = one_each("compliance", keywords["compliance"], n)
-        keywords["compliance"] = [None if x is None else "input" for x in soft]
-        values.update((f"compliance{k}", x) for k, x in enumerate(soft) if x is not None)
+    for name in ("kp", "kd"):
+        if name in keywords and not are_tasks:  # of PD control: states
+            if not (isinstance(control := keywords.get("control"), str) and control == "pd"):
+                advice = "Leave it out, or pass control='pd'."
+                raise ConfigurationError(name, "none without control='pd'", "some", advice)
+            values[name] = keywords.pop(name)
+    for name in [*keywords]:
+        if (option := OPTIONS[name]).argument == "":
+            continue
+        x = keywords.pop(name)
+        if name == "wrenches":
+            wrenches = _mapping(name, x, "{'hand': [f, m]}")
+            keywords[name], each = list(wrenches), list(wrenches.values())
+        elif option.is_each:
+            each = one_each(name, x, len(constraints), alike=not option.is_flag)
+            if name == "poses":
+                stable = one_each("baumgarte", given.get("baumgarte"), len(constraints))
+                each = [None if x is None else _pose(c, x) for c, x in zip(constraints, each, strict=True)]
+                each = [x if are_tasks or b is not None else None for x, b in zip(each, stable, strict=True)]
+            keywords[name] = [option.asks if x is not None else None if option.asks == "input" else False for x in each]
+        else:
+            _one(option, x, keywords, values)
+            continue
+        values.update((option.argument.format(i=i), x) for i, x in enumerate(each) if x is not None)
     return {**keywords, "payloads": list(loads)}, values
 
 
-def _gains_of_tasks(keywords: dict[str, Any], values: dict[str, Any], n: int) -> None:
-    """Gains that are given as arguments, of tasks one each."""
-    for name in ("kp", "kd"):
-        each = one_each(name, keywords.pop(name, None), n)
-        keywords[name] = [None if x is None else "input" for x in each]
-        values.update((f"{name}{k}", x) for k, x in enumerate(each) if x is not None)
-    for name in ("posture_kp", "posture_kd"):
-        if (x := keywords.pop(name, None)) is not None:
-            values[name], keywords[name] = x, "input"
+def _one(option: Option, x: Any, keywords: dict[str, Any], values: dict[str, Any]) -> None:
+    """An option that has one argument: text, and one number where that is what it takes, are built in."""
+    is_number = option.kind == "float" and ((numbers := real_array(x)) is None or numbers.ndim == 0)
+    if is_number or (isinstance(x, str) and not option.is_flag) or (x is None and option.name == "damping"):
+        keywords[option.name] = x
+    elif x is not None:
+        values[option.name], keywords[option.name] = x, option.asks
 
 
 def checked_values(
@@ -124,19 +104,13 @@ def checked_values(
 
 
 def _checked(tree: Tree, a: Argument, value: Any) -> Array:
-    owner, kind = a.owner or a.name, a.keyword or a.name
+    owner, kind, option = a.owner or a.name, a.keyword or a.name, OPTIONS.get(a.keyword)
+    if option is not None and option.values is not None:
+        return option.values(tree, value, a.size, owner)
     if kind in CONFIGURATIONS:
         return tree.check_configuration(value, a.name)
     if kind in ("v", "tau", "qdd", "v_target"):
         return tree.check_velocity(value, a.name)
-    if kind == "damping":
-        return np.asarray(check_damping(tree, value))
-    if kind == "compliance":
-        return np.asarray(check_positive(value, a.size, owner))
-    if kind == "gains":
-        return np.asarray(check_gain(value, a.size, owner))
-    if kind == "weights":
-        return np.asarray(check_positive(value, a.size, owner, WEIGHTS))
     if kind == "rows":
         return finite_array(value, (..., a.shape[0], 6), owner, ROW_LAYOUT, ConstraintError)
     if a.flags and (flags := real_array(value, flags=True)) is not None:
@@ -152,7 +126,8 @@ def _checked(tree: Tree, a: Argument, value: Any) -> Array:
 
 def each_row(a: Argument, value: Any) -> Any:
     """A number that is that of all rows, as an array; all else as it is."""
-    one_for_all = a.keyword in ("compliance", "gains") or a.name == "weights"
+    option = OPTIONS.get(a.keyword)
+    one_for_all = option is not None and option.values is not None and a.keyword != "damping"
     return np.full(a.shape, value) if one_for_all and np.shape(value) == () else value
 
 

@@ -352,7 +352,7 @@ class BoundRequest:
 
     def _goal(self, index: int) -> Goal:
         options = self.request.options
-        velocity_gain, position_gain = options.gains[index] or (None, None)
+        velocity_gain, position_gain = options.baumgarte[index] or (None, None)
         soft = options.compliance[index]
         return Goal(
             target=self._column(f"target{index}") if options.targets[index] else None,

@@ -21,7 +21,17 @@ from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterations_of
 from delassus.accuracy.policy import ACCURATE, for_direct_calls, is_long
 from delassus.accuracy.rank import by_mass, least_squares, mass_condition
-from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, ranks_of, resolve, warn_of, worst
+from delassus.accuracy.status import (
+    EPSILON,
+    DynamicsStatus,
+    Resolved,
+    System,
+    are_finite,
+    ranks_of,
+    resolve,
+    warn_of,
+    worst,
+)
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.constraints import Constraint, Frame, check_constraints
@@ -42,7 +52,7 @@ from delassus.quantities.evaluate import (
     stage,
     warn_of_errors,
 )
-from delassus.quantities.options import Constraints
+from delassus.quantities.keywords import Constraints
 from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.rotations import Array

@@ -1,207 +1,33 @@
-"""Options of what is computed: numbers that are built in, and further arguments.
+"""Options of what is computed: one table, of the fields of `Options`.
 
 What is not asked for takes neither an argument nor an operation. In a direct call every array is an argument; in a
-kernel it is one if it is asked for as ``"input"``. Arguments of options come after those of constraints and payloads,
-in the order of `Options.arguments`.
+kernel it is one if it is asked for. Arguments of options come after those of constraints and payloads, in the order of
+the table. Checks, direct calls, docstrings and keys of caches follow it; `delassus.quantities.keywords` has its types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
-
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import sqrt
+from typing import Any, Literal, get_args
 
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
-from delassus.algorithms.inputs import inputs_of
 from delassus.algorithms.kinematics import REFERENCES
-from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
-from delassus.constraints.sensors import Sensor, Sensors, check_sensors
-from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
-from delassus.model.check import check_flag, check_list, check_number, check_whole, finite_array
+from delassus.constraints import Argument, Constraint, Frame
+from delassus.constraints.sensors import Sensor
+from delassus.errors import ConfigurationError, unknown_name
+from delassus.model.check import check_flag, check_number, check_whole
 from delassus.model.tree import Tree
-from delassus.quantities.checks import WEIGHTS, check_damping, check_positive, one_each
-from delassus.quantities.gains import Baumgarte, Tasks
+from delassus.quantities import checks
+from delassus.quantities.checks import COMPLIANCE, GAINS, WEIGHTS, Asked, Option, positive
+from delassus.quantities.keywords import Motion, Passive
 from delassus.quantities.quantity import CONTROLS
-
-Flags = bool | Sequence[bool]
-
-SWEEPS, TOLERANCE, PENETRATION = 30, 1e-4, STEP.penetration
-"""Most sweeps of a contact step, its tolerance (m/s), and the overlap (m) that it leaves alone."""
 
 MOST_SWEEPS, FASTEST = 10**9, 1e30
 """The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
-
-Constraints = Iterable[Constraint] | Constraint | None
-Payloads = Mapping[str, ArrayLike] | None
-Stabilisation = Baumgarte | float | Sequence[Baumgarte | float | None] | None
-Passive = Literal["model", "none"]
-Control = Literal["tau", "actuators", "pd"]
-Compliance = float | Sequence[ArrayLike | None] | None
-Frames = str | Frame | Sequence[str | Frame] | None
-Reference = Literal["local", "world", "local-world-aligned"]
-
-
-class Arrays(TypedDict, total=False):
-    """Arguments of constraints and payloads, as keywords of the direct functions; explained in `delassus.delassus`."""
-
-    rows: Sequence[ArrayLike] | None
-    placements: Sequence[ArrayLike] | None
-    payloads: Payloads
-
-
-class Motion(TypedDict, total=False):
-    """Forces of the surroundings, as keywords of the direct functions; explained in `delassus.forward_dynamics`."""
-
-    wrenches: Mapping[str | Frame, ArrayLike] | None
-    gravity: ArrayLike | None
-    passive: Passive
-    damping: ArrayLike
-
-
-class ConstrainedMotion(Arrays, Motion, total=False):
-    """`Motion`, goals of constraints, which of them act, and the source of joint forces."""
-
-    targets: Sequence[ArrayLike | None] | None
-    baumgarte: Stabilisation
-    poses: Sequence[ArrayLike | None] | None
-    active: ArrayLike
-    control: Control
-    kp: ArrayLike
-    kd: ArrayLike
-    v_target: ArrayLike
-
-
-class Keywords(TypedDict, total=False):
-    """Options of `delassus.compile`; the table there says which quantity takes which.
-
-    They mean what they do in `delassus.forward_dynamics`; numbers are built in, and ``"input"`` asks for an argument.
-
-    Attributes
-    ----------
-    gravity : (3,) array_like or "input"
-        ``"input"`` makes it the argument ``gravity``.
-    passive : {"model", "none"}
-    damping : (nv,) array_like or "input"
-        ``"input"`` makes it the argument ``damping``.
-    control : {"tau", "actuators", "pd"}
-        What stands in the place of ``tau``: ``"actuators"`` makes it ``ctrl`` (nu,), ``"pd"`` makes it ``q_target``
-        (nq,), ``kp`` and ``kd`` (nv,).
-    v_target : bool
-        Whether velocities that ``control="pd"`` damps towards are the argument ``v_target`` (nv,); else they are zero.
-    wrenches : sequence of str or Frame
-        Links or frames on which an external wrench acts: the argument ``wrench{i}`` (6,) of the i-th.
-    targets : bool or sequence of bool
-        Whether the acceleration along the rows of all constraints, or of each, is an argument: ``target{i}`` (m_i,).
-    baumgarte : Baumgarte, float or sequence of these or None
-    poses : bool or sequence of bool
-        Whether the place in the world that position errors are relative to is an argument: ``pose{i}`` (7,) or, of a
-        point, (3,). ``True`` asks for those of all stabilised constraints to the world.
-    compliance : float or sequence of float, (m_i,) array_like, "input" or None
-        ``"input"`` makes it the argument ``compliance{i}`` (m_i,).
-    active : bool
-        Whether constraints can be switched off state by state: the argument ``active`` (n_constraints,) holds 1 for a
-        constraint that acts and 0 for one that leaves no trace in the result and has no force.
-    impacts : bool
-        Whether steps begin with impacts: the argument ``impacts`` (n_constraints,) holds 1 for a constraint whose rows
-        come to rest by impulses first, as of a foot that has just touched down, and 0 for one whose rows keep their
-        velocities. All that act take impulses.
-    frames : str, Frame or sequence of these
-        Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.
-    sensors : str, Sensor or sequence of these
-        What "sensors" measures, in this order: sensors of the tree by name, or others; ``tree.sensors`` if not given.
-        Of contact steps, with ``outputs=(…, "sensors")``.
-    reference : {"local", "world", "local-world-aligned"}
-        Where motions of frames are measured, and along which axes; "local" if not given. See `delassus.frame_velocity`.
-    independent : sequence of str
-        Names of joints whose velocities determine all others in "reduced_dynamics"; those of ``tree.independent`` if
-        not given, with the constraints that are.
-    output : Constraint or sequence of Constraint
-        Rows that the mechanism of "reduced_dynamics" is to move: where they move in fewer directions than elsewhere,
-        the singularity is that of the output.
-    hold : sequence of str
-        Names of joints whose coordinates stay where they are in "close_loops".
-    motors : sequence of str or "actuated"
-        Joints that motors drive in "inverse_dynamics", which then takes constraints into account; see there.
-    weights : (nv + m,) array_like or "input"
-        Of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given. Of "control" those
-        of contacts.
-    contacts : Constraint or sequence of Constraint
-        What holds the robot of "control" while it does its tasks, such as feet on the ground.
-    kp, kd : float, (m_i,) array_like or "input", or a sequence of these
-        Gains of all tasks of "control", or of each, along their rows; 100/s² and 20/s if not given. ``"input"`` makes
-        them the arguments ``kp{i}`` and ``kd{i}`` (m_i,).
-    impedance : bool, or sequence of bool or (m_i,) array_like
-        Whether gains and targets of the rows of all tasks, or of each, are of forces, in "control".
-    posture : bool
-        Whether the configuration that joints are drawn to in "control" is the argument ``posture`` (nq,).
-    posture_kp, posture_kd : float, (nv,) array_like or "input"
-        Gains of that; 10/s² and 6.3/s if not given.
-    integrator : {"semi-implicit", "rk4"}
-        Of "step" and "step_derivatives"; forces of "rk4" along points between two links are internal, as of loops.
-    friction, restitution : float or "input"
-        Of all contacts of "contact_step", in place of their own; ``"input"`` makes it the argument of that name
-        (n_contacts,), one number for each `Contact`. Restitution of "impulse", 0 if not given, and friction of
-        "inverse_dynamics" are those of constraints (n_constraints,), of "control" those of its contacts.
-    smoothing : float or "input"
-        Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes of
-        velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about to
-        touch, slide or part; 0 if not given, derivatives of the step as it is. ``"input"`` makes it the argument
-        ``smoothing``, whose own derivative is zero.
-    limits : bool
-        Whether joints stay within limits in "contact_step", and joint forces in "control"; True if not given.
-    solver : {"nsgs", "pgs", "admm"}
-        Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating
-        directions, for rows that are redundant, as of flat feet.
-    sweeps : int
-        Most sweeps of a step; 30 if not given.
-    tolerance : float
-        Residual (m/s) of a step above which it is flagged; 1e-4 if not given. Sweeps end at a tenth of it.
-    penetration : float
-        Overlap (m) of contacts that "contact_step" leaves alone; 1e-4 if not given, as of `Simulator`.
-    """
-
-    gravity: ArrayLike | Literal["input"]
-    passive: Passive
-    damping: ArrayLike | Literal["input"]
-    control: Control
-    v_target: bool
-    wrenches: Iterable[str | Frame]
-    targets: Flags
-    baumgarte: Stabilisation
-    poses: Flags
-    compliance: Compliance | Literal["input"]
-    active: bool
-    impacts: bool
-    frames: Frames
-    sensors: Sensors
-    reference: Reference
-    independent: Iterable[str] | None
-    output: Constraints
-    hold: Iterable[str]
-    motors: Iterable[str] | Literal["actuated"] | None
-    weights: ArrayLike | Literal["input"]
-    contacts: Constraints
-    kp: Any
-    kd: Any
-    impedance: Any
-    posture: bool
-    posture_kp: ArrayLike | Literal["input"]
-    posture_kd: ArrayLike | Literal["input"]
-    integrator: Literal["semi-implicit", "rk4"]
-    friction: float | Literal["input"]
-    restitution: float | Literal["input"]
-    smoothing: float | Literal["input"]
-    limits: bool
-    solver: Literal["nsgs", "pgs", "admm"]
-    sweeps: int
-    tolerance: float
-    penetration: float
-
 
 MOTION: frozenset[str] = frozenset(Motion.__annotations__)
 """Options of everything that depends on velocities."""
@@ -212,57 +38,211 @@ CONTROLLED = frozenset({"control", "v_target"})
 CONSTRAINED: frozenset[str] = MOTION | {"targets", "baumgarte", "poses", "compliance", "active"}
 """Options of constrained dynamics."""
 
-CHOICES = {
-    "passive": ("model", "none"),
-    "control": tuple(CONTROLS),
-    "reference": tuple(REFERENCES),
-    "integrator": tuple(INTEGRATE),
-    "solver": tuple(SOLVERS),
-}
-"""Options that are one of these names, the first if not given."""
+Coefficient = float | Literal["input"] | None
+Numbers = tuple[float, ...] | Literal["input"]
+
+
+def _option(check: Any, kind: str, text: str, default: Any = None, **more: Any) -> Any:
+    """A field of `Options`, and what is known of it."""
+    return field(metadata={"option": Option(check, kind, " ".join(text.split()), default, **more)})
+
+
+def _choice(choices: Sequence[str], text: str, check: Any = checks.choice) -> Any:
+    names = ", ".join(f'"{name}"' for name in choices)
+    return _option(check, f"{{{names}}}", text, choices[0], choices=tuple(choices))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """Checked `Keywords`: of constraints one entry each, of damping and compliance None if there is none.
+    """Checked options: of constraints one entry each, of damping and compliance None if there is none.
 
-    ``passive`` says whether springs, dry friction and gravity compensation of the description act. ``gains`` are those
-    of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list. Restitution is that of
-    contacts, or if it is ``of_constraints`` of these. Constraints of a controller are its ``tasks``, then its contacts.
+    ``passive`` says whether springs, dry friction and gravity compensation of the description act, ``baumgarte`` holds
+    gains of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list. Restitution is that
+    of contacts, or if it is ``of_constraints`` of these. Constraints of a controller are ``tasks``, so many, then its
+    contacts.
     """
 
-    gravity: tuple[float, ...] | Literal["input"]
-    passive: bool
-    damping: tuple[float, ...] | Literal["input"] | None
-    control: str
-    v_target: bool
-    wrenches: tuple[Frame, ...]
-    targets: tuple[bool, ...]
-    poses: tuple[bool, ...]
-    gains: tuple[tuple[float, float] | None, ...]
-    compliance: tuple[tuple[float, ...] | Literal["input"] | None, ...]
-    active: bool
-    impacts: bool
-    frames: tuple[Frame, ...] | None
-    sensors: tuple[Sensor, ...]
-    single_frame: bool
-    reference: str
-    independent: tuple[str, ...] | None
-    output: tuple[Constraint, ...]
-    hold: tuple[str, ...]
-    motors: tuple[str, ...] | None
-    weights: tuple[float, ...] | Literal["input"] | None
-    integrator: str
-    solver: str
-    friction: float | Literal["input"] | None
-    restitution: float | Literal["input"] | None
-    of_constraints: bool
-    smoothing: float | Literal["input"] | None
-    limits: bool
-    sweeps: int
-    tolerance: float
-    penetration: float
-    tasks: Tasks | None = None
+    # fmt: off
+    gravity: Numbers = _option(
+        checks.numbers, "(3,) array_like",
+        "Gravity in m/s² along the axes of the world; that of the robot if not given.",
+        lambda asked: asked.tree.gravity, argument="gravity", shape=(3,), meaning="gravity in m/s^2, world axes",
+    )
+    passive: bool = _choice(
+        get_args(Passive), "Whether damping, springs, dry friction and gravity compensation of the robot act.",
+        lambda asked, option, value: checks.choice(asked, option, value) == "model",
+    )
+    damping: Numbers | None = _option(
+        checks.numbers_or_none, "(nv,) array_like",
+        'Viscous damping of each degree of freedom in N·m·s or N·s/m. If not given that of the robot, with '
+        '``passive="none"`` none.',
+        lambda asked: asked.tree.per_dof("damping") * (asked.given.get("passive") != "none"), argument="damping",
+        shape=("nv",), meaning="viscous damping of each degree of freedom, N m s or N s/m", values=checks.check_damping,
+    )
+    control: str = _choice(
+        tuple(CONTROLS),
+        'What stands in the place of ``tau``: ``"actuators"`` makes it ``ctrl`` (nu,), ``"pd"`` makes it ``q_target`` '
+        '(nq,), ``kp`` and ``kd`` (nv,).', checks.control,
+    )
+    v_target: bool = _option(
+        checks.v_target, "bool", 'Velocities that ``control="pd"`` damps towards, zero if not given.', False,
+        argument="v_target", shape=("nv",), meaning="velocity that joints are damped towards, rad/s and m/s",
+    )
+    wrenches: tuple[Frame, ...] = _option(
+        checks.frames, "sequence of str or Frame", "Links or frames on which an external wrench acts.", (),
+        argument="wrench{i}", shape=(6,),
+        meaning="wrench on {link}, [force; moment] in N and N m, at and along its frame",
+    )
+    targets: tuple[bool, ...] = _option(
+        checks.flags_of_each, "bool or sequence of bool",
+        "Acceleration along the rows of all constraints, or of each; zero if not given.", False, argument="target{i}",
+        shape=("rows",),
+        meaning="acceleration of constraint {i} along its rows, m/s^2, rad/s^2; of an impulse velocity, m/s, rad/s",
+    )
+    baumgarte: tuple[tuple[float, float] | None, ...] = _option(
+        checks.stabilisation, "Baumgarte, float, None or sequence of these",
+        "How errors of all constraints, or of each, die out; a number is a frequency in 1/s. None: they stay.",
+    )
+    poses: tuple[bool, ...] = _option(
+        checks.flags_of_each, "bool or sequence of bool",
+        "Place in the world that position errors are relative to, of all stabilised constraints to the world or of "
+        "each.", False, argument="pose{i}", shape=("pose",), meaning="goal of constraint {i} in the world: {layout}",
+    )
+    compliance: tuple[Numbers | None, ...] = _option(
+        checks.numbers_of_each, "None, float, sequence of float or (m_i,) array_like",
+        "How much the rows of all constraints, or of each, yield, in (m/s²)/N and (rad/s²)/(N·m). None: not at all.",
+        argument="compliance{i}", shape=("rows",),
+        meaning="compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)", values=positive(COMPLIANCE),
+    )
+    weights: Numbers | None = _option(
+        checks.numbers, "(nv + m,) array_like",
+        'Weights of squares of joint forces and of constraint forces in "inverse_dynamics"; ones if not given. In '
+        '"control" those of contacts.', argument="weights", shape=("forces",),
+        meaning="weights of the squares of joint forces, then of those of constraints", values=positive(WEIGHTS),
+    )
+    friction: Coefficient = _option(
+        checks.coefficient(), "float",
+        'Coefficient of friction of all contacts of "contact_step", in place of their own; as an argument one for '
+        'each `Contact`. In "inverse_dynamics" that of constraints, in "control" of its contacts.', argument="friction",
+        shape=("acting",), meaning="coefficient of friction of each {whose}",
+    )
+    restitution: Coefficient = _option(
+        checks.coefficient(1.0), "float",
+        'Coefficient of restitution of all contacts of "contact_step", in place of their own; in "impulse" that of '
+        'constraints, 0 if not given.', argument="restitution", shape=("acting",),
+        meaning="coefficient of restitution of each {whose}",
+    )
+    smoothing: Coefficient = _option(
+        checks.smoothing, "float",
+        'Of "contact_step_derivatives" and of derivatives of "contact_step", which stays as it is: means over changes '
+        'of velocities of contacts and joints by up to so many m/s (rad/s), in which those take part that are about '
+        'to touch, slide or part; 0 if not given, derivatives of the step as it is. The derivative with it is zero.',
+        argument="smoothing", meaning="changes of velocities that derivatives are means over, m/s, rad/s",
+    )
+    active: bool = _option(
+        checks.flag, "bool",
+        "Which constraints act, state by state: 1 for one that does, 0 for one that leaves no trace in the result and "
+        "has no force.", False, argument="active", shape=("constraints",),
+        meaning="1 for each constraint that acts, 0 for one that is off", flags=True,
+    )
+    impacts: bool = _option(
+        checks.impacts, "bool",
+        "Which impacts steps begin with: 1 for a constraint whose rows come to rest by impulses first, as of a foot "
+        "that has just touched down, 0 for one whose rows keep their velocities. All that act take impulses.", False,
+        argument="impacts", shape=("constraints",),
+        meaning="1 for each constraint whose rows come to rest by impulses before the step, else 0", flags=True,
+    )
+    contacts: None = _option(
+        lambda asked, option, value: None, "Constraint or sequence of Constraint",
+        'What holds the robot of "control" while it does its tasks, such as feet on the ground.',
+    )
+    kp: tuple[Numbers | None, ...] | None = _option(
+        checks.of_tasks(checks.numbers_of_each), "float, (m_i,) array_like or a sequence of these",
+        'Gains of all tasks of "control", or of each, along their rows; 100/s² if not given.', 100.0, argument="kp{i}",
+        shape=("rows",), meaning="gain of task {i} along its rows, 1/s^2 or N/m", values=positive(GAINS, above=False),
+    )
+    kd: tuple[Numbers | None, ...] | None = _option(
+        checks.of_tasks(checks.numbers_of_each), "float, (m_i,) array_like or a sequence of these",
+        "The same of velocities; 20/s if not given.", 20.0, argument="kd{i}", shape=("rows",),
+        meaning="gain of task {i} along its rows, 1/s or N s/m", values=positive(GAINS, above=False),
+    )
+    impedance: tuple[tuple[bool, ...], ...] | None = _option(
+        checks.of_tasks(checks.impedance), "True, False, or a sequence of these or of (m_i,) array_like",
+        'Whether gains and targets of the rows of all tasks of "control", or of each, are of forces.', False,
+    )
+    posture: bool = _option(
+        checks.flag, "bool", 'Configuration that joints are drawn to in "control".', False, argument="posture",
+        shape=("nq",), meaning="configuration that joints are drawn to, in the layout of q",
+    )
+    posture_kp: Numbers | None = _option(
+        checks.of_tasks(checks.numbers), "float or (nv,) array_like", "Gains of that; 10/s² if not given.", 10.0,
+        argument="posture_kp", shape=("nv",), meaning="gain of the posture, 1/s^2", values=positive(GAINS, above=False),
+    )
+    posture_kd: Numbers | None = _option(
+        checks.of_tasks(checks.numbers), "float or (nv,) array_like", "The same of velocities; 6.3/s if not given.",
+        2.0 * sqrt(10.0), argument="posture_kd", shape=("nv",), meaning="gain of the posture, 1/s",
+        values=positive(GAINS, above=False),
+    )
+    limits: bool = _option(
+        lambda asked, option, value: check_flag(option.name, value, "They are those of the description."),
+        "True or False",
+        'Whether joints stay within limits in "contact_step", and joint forces in "control"; True if not given.', True,
+    )
+    motors: tuple[str, ...] | None = _option(
+        checks.motors, 'sequence of str or "actuated"',
+        'Joints that motors drive in "inverse_dynamics", which then takes constraints into account; see there.',
+    )
+    frames: tuple[Frame, ...] | None = _option(
+        checks.frames, "str, Frame or sequence of these",
+        "Whose poses, twists, accelerations or Jacobians are computed; those of all links if not given.",
+    )
+    reference: str = _choice(
+        tuple(REFERENCES), "Where motions of frames are measured, and along which axes. See `delassus.frame_velocity`.",
+    )
+    sensors: tuple[Sensor, ...] = _option(
+        checks.sensors, "str, Sensor or sequence of these",
+        'What "sensors" measures, in this order: sensors of the tree by name, or others; ``tree.sensors`` if not '
+        'given. Of contact steps, with ``outputs=(…, "sensors")``.',
+    )
+    independent: tuple[str, ...] | None = _option(
+        checks.joints, "sequence of str",
+        'Names of joints whose velocities determine all others in "reduced_dynamics"; those of ``tree.independent`` '
+        'if not given, with the constraints that are.',
+    )
+    output: tuple[Constraint, ...] = _option(
+        checks.rows_of_output, "Constraint or sequence of Constraint",
+        'Rows that the mechanism of "reduced_dynamics" is to move: where they move in fewer directions than '
+        'elsewhere, the singularity is that of the output.',
+    )
+    hold: tuple[str, ...] = _option(
+        checks.joints, "sequence of str", 'Names of joints whose coordinates stay where they are in "close_loops".', (),
+    )
+    integrator: str = _choice(
+        tuple(INTEGRATE),
+        'Of "step" and "step_derivatives"; forces of "rk4" along points between two links are internal, as of loops.',
+    )
+    solver: str = _choice(
+        tuple(SOLVERS),
+        'Of "contact_step": sweeps over contacts with friction cones, or with pyramids of four sides; or alternating '
+        'directions, for rows that are redundant, as of flat feet.',
+    )
+    sweeps: int = _option(
+        lambda asked, option, value: check_whole(option.name, value, "Try 30.", least=1, most=MOST_SWEEPS), "int",
+        "Most sweeps of a step; 30 if not given.", 30,
+    )
+    tolerance: float = _option(
+        lambda asked, option, value: check_number(option.name, value, "In m/s, such as 1e-4.", most=FASTEST), "float",
+        "Residual (m/s) of a step above which it is flagged; 1e-4 if not given. Sweeps end at a tenth of it.", 1e-4,
+    )
+    penetration: float = _option(
+        lambda asked, option, value: check_number(option.name, value, "In m.", above=False), "float",
+        'Overlap (m) of contacts that "contact_step" leaves alone; 1e-4 if not given, as of `Simulator`.',
+        STEP.penetration,
+    )
+    # fmt: on
+    single_frame: bool = False
+    of_constraints: bool = True
+    tasks: int | None = None
 
     @property
     def soft(self) -> list[bool]:
@@ -271,48 +251,12 @@ class Options:
 
     def arguments(self, tree: Tree, constraints: Sequence[Constraint]) -> list[Argument]:
         """Arguments that the options ask for."""
-        out, acting = [], constraints[self.tasks.n :] if self.tasks else constraints
-        if self.gravity == "input":
-            out.append(Argument("gravity", (3,), "gravity in m/s^2, world axes"))
-        if self.damping == "input":
-            out.append(Argument("damping", (tree.nv,), "viscous damping of each degree of freedom, N m s or N s/m"))
-        if self.v_target:
-            out.append(Argument("v_target", (tree.nv,), "velocity that joints are damped towards, rad/s and m/s"))
-        for i, frame in enumerate(self.wrenches):
-            meaning = f"wrench on {frame.link}, [force; moment] in N and N m, at and along its frame"
-            out.append(Argument(f"wrench{i}", (6,), meaning, "wrenches", f"wrench on {frame.link!r}"))
-        for i, c in enumerate(constraints):
-            if self.targets[i]:
-                meaning = (
-                    f"acceleration of constraint {i} along its rows, m/s^2, rad/s^2; of an impulse velocity, m/s, rad/s"
-                )
-                out.append(Argument(f"target{i}", (c.size,), meaning, "targets", f"target of {c!r}"))
-        for i, c in enumerate(constraints):
-            if self.poses[i]:
-                size, layout = c.pose_size, PLACEMENT if c.pose_size == 7 else POSITION
-                meaning = f"goal of constraint {i} in the world: {layout}"
-                out.append(Argument(f"pose{i}", (size,), meaning, "poses", f"pose of {c!r}"))
-        for i, c in enumerate(constraints):
-            if self.compliance[i] == "input":
-                meaning = f"compliance of constraint {i} along its rows, (m/s^2)/N, (rad/s^2)/(N m)"
-                out.append(Argument(f"compliance{i}", (c.size,), meaning, "compliance", f"compliance of {c!r}"))
-        if self.weights == "input":
-            meaning = "weights of the squares of joint forces, then of those of constraints"
-            out.append(Argument("weights", (tree.nv + sum(c.size for c in acting),), meaning))
-        n = len(acting) if self.of_constraints else sum(c.n_points > 0 for c in constraints)
-        what = "constraint" if self.of_constraints else "contact"
-        for name in ("friction", "restitution"):
-            if getattr(self, name) == "input":
-                out.append(Argument(name, (n,), f"coefficient of {name} of each {what}"))
-        if self.smoothing == "input":
-            out.append(Argument("smoothing", (), "changes of velocities that derivatives are means over, m/s, rad/s"))
-        if self.active:
-            meaning = "1 for each constraint that acts, 0 for one that is off"
-            out.append(Argument("active", (len(constraints),), meaning, flags=True))
-        if self.impacts:
-            meaning = "1 for each constraint whose rows come to rest by impulses before the step, else 0"
-            out.append(Argument("impacts", (len(constraints),), meaning, flags=True))
-        return out + (self.tasks.arguments(tree, constraints) if self.tasks else [])
+        taken = frozenset[str]() if self.of_constraints else frozenset({"solver"})
+        asked, out = Asked(tree, constraints, self.tasks, taken, {}), list[Argument]()
+        for name, option in OPTIONS.items():
+            if option.argument and (value := getattr(self, name)):
+                out += option.arguments(asked, value)
+        return out
 
     def describe(self) -> str:
         """Unambiguous text, for keys of caches."""
@@ -322,6 +266,10 @@ class Options:
         """Names of those that are not alike."""
         mine, theirs = ({f.name: repr(_described(getattr(x, f.name))) for f in fields(x)} for x in (self, other))
         return [name for name, text in mine.items() if text != theirs[name]]
+
+
+OPTIONS: dict[str, Option] = {f.name: f.metadata["option"]._replace(name=f.name) for f in fields(Options) if f.metadata}
+"""What is known of every option, by its name."""
 
 
 def check_options(
@@ -337,161 +285,22 @@ def check_options(
     ``contacts`` are those of a controller, whose other constraints are tasks.
     """
     for name in options:
-        if name not in Keywords.__annotations__:
-            raise unknown_name("option", name, Keywords.__annotations__)
+        if name not in OPTIONS:
+            raise unknown_name("option", name, OPTIONS)
         if name not in taken:
             known = ", ".join(sorted(taken)) or "no options"
             raise ConfigurationError(name, f"{known} with {what!r}", "this one", "Leave it out.")
-    tasks = Tasks.checked(tree, constraints, options) if "posture" in taken else None
-    n, frames, others = len(constraints), options.get("frames"), (None,) * len(contacts)
-    gains = [_gains(c, b) for c, b in zip(constraints, one_each("baumgarte", options.get("baumgarte"), n), strict=True)]
-    stable = [c.pose_size > 0 and (tasks or g) is not None for c, g in zip(constraints, gains, strict=True)]
-    soft = one_each("compliance", options.get("compliance"), n)
-    chosen: dict[str, Any] = {name: options.get(name, choices[0]) for name, choices in CHOICES.items()}
-    for name, value in chosen.items():
-        if not isinstance(value, str) or value not in CHOICES[name]:
-            raise unknown_name(name, value, CHOICES[name])
-    chosen["passive"], control = chosen["passive"] == "model", chosen["control"]
-    if control == "actuators" and not tree.nu:
-        raise ConfigurationError(
-            "control", f"'tau' or 'pd', as {tree.name!r} has no actuators", "'actuators'", "MJCF files have actuators."
-        )
-    v_target = check_flag("v_target", options.get("v_target", False), "Its values come with each call.")
-    if v_target and control != "pd":
-        raise ConfigurationError("v_target", "none without control='pd'", "some", "Leave it out, or pass control='pd'.")
-    impacts = check_flag("impacts", options.get("impacts", False), "Its values come with each call.")
-    if impacts and any(x is not None for x in soft):
-        raise ConstraintError("compliance", "None with impacts", "some", "Soft constraints take no impulses.")
+    tasks = len(constraints) if "posture" in taken else None
+    asked, found = Asked(tree, (*constraints, *contacts), tasks, taken, options), dict[str, Any]()
+    for name, option in OPTIONS.items():
+        default = option.default(asked) if callable(option.default) else option.default
+        found[name] = option.check(asked, option, options.get(name, default))
     return Options(
-        gravity=_numbers(options.get("gravity", tree.gravity), 3, "gravity", "m/s² along the axes of the world"),
-        damping=_damping(tree, options.get("damping", tree.per_dof("damping") * chosen["passive"])),
-        v_target=v_target,
-        wrenches=_frames(tree, "wrenches", options.get("wrenches", ())),
-        targets=_flags("targets", options.get("targets", False), [True] * n) + (False,) * len(others),
-        poses=_flags("poses", options.get("poses", False), stable) + (False,) * len(others),
-        gains=(*gains, *others),
-        compliance=(*(_compliance(c, given) for c, given in zip(constraints, soft, strict=True)), *others),
-        active=check_flag("active", options.get("active", False), "Its values come with each call."),
-        impacts=impacts,
-        frames=None if frames is None else _frames(tree, "frames", [frames] if is_frame(frames) else frames),
-        single_frame=is_frame(frames),
-        sensors=check_sensors(tree, options.get("sensors")) if "sensors" in taken else (),
-        independent=_joints(tree, "independent", options.get("independent")),
-        output=_output(tree, options.get("output")),
-        hold=_joints(tree, "hold", options.get("hold")) or (),
-        motors=_motors(tree, "actuated" if tasks and options.get("motors") is None else options.get("motors")),
-        weights=_weights(tree.nv + sum(c.size for c in (contacts if tasks else constraints)), options.get("weights")),
-        friction=_coefficient("friction", options.get("friction"), None),
-        restitution=_coefficient("restitution", options.get("restitution"), 1.0),
+        **found,
+        single_frame=checks.is_frame(options.get("frames")),
         of_constraints="solver" not in taken,
-        smoothing=_coefficient("smoothing", options.get("smoothing"), None, "it") or None,
-        limits=check_flag("limits", options.get("limits", True), "They are those of the description."),
-        sweeps=check_whole("sweeps", options.get("sweeps", SWEEPS), "Try 30.", least=1, most=MOST_SWEEPS),
-        tolerance=check_number("tolerance", options.get("tolerance", TOLERANCE), "In m/s, such as 1e-4.", most=FASTEST),
-        penetration=check_number("penetration", options.get("penetration", PENETRATION), "In m.", above=False),
         tasks=tasks,
-        **chosen,
     )
-
-
-def is_frame(value: object) -> bool:
-    """Whether it names one frame, not several."""
-    return isinstance(value, str | Frame)
-
-
-def _coefficient(name: str, given: Any, most: float | None, what: str = "one number for each contact") -> Any:
-    if given is None or (isinstance(given, str) and given == "input"):
-        return given
-    return check_number(name, given, f"Or 'input': {what} comes with each call.", above=False,
-                        **({} if most is None else {"most": most}))  # fmt: skip
-
-
-def _damping(tree: Tree, damping: Any) -> Any:
-    if isinstance(damping, str) and damping == "input":
-        return damping
-    if damping is None or isinstance(damping, str):
-        advice = "Leave it out for that of the robot's description; passive='none' is without."
-        raise ConfigurationError("damping", "numbers or 'input'", shown(damping), advice)
-    array = check_damping(tree, damping)
-    return _numbers(array, tree.nv, "damping", "N·m·s or N·s/m") if np.any(array) else None
-
-
-def _compliance(c: Constraint, given: Any) -> Any:
-    if given is None:
-        return None
-    if isinstance(given, str) and given == "input":
-        return "input"
-    return _numbers(check_positive(given, c.size, f"compliance of {c!r}"), c.size, "compliance", "(m/s²)/N")
-
-
-def _gains(c: Constraint, given: Any) -> tuple[float, float] | None:
-    if given is None:
-        return None
-    velocity, position = (given if isinstance(given, Baumgarte) else Baumgarte(given)).gains
-    return velocity, position if c.has_position_error else 0.0
-
-
-def _numbers(value: Any, size: int, argument: str, layout: str) -> Any:
-    if isinstance(value, str) and value == "input":
-        return value
-    array = finite_array(value, (..., size), argument, f"Pass {layout}.")
-    if array.ndim != 1:
-        raise ConfigurationError(argument, "one vector", f"shape {array.shape}", f"Pass {argument}='input' for more.")
-    return tuple(array.tolist())
-
-
-def _flags(argument: str, value: Any, possible: Sequence[bool]) -> tuple[bool, ...]:
-    """One flag a constraint; ``True`` means all that are ``possible``."""
-    if isinstance(value, bool):
-        return tuple(value and p for p in possible)
-    if not isinstance(value, list | tuple) or len(value) != len(possible):
-        wanted = f"True, False or one of these for each of {len(possible)} constraint(s)"
-        raise ConfigurationError(argument, wanted, shown(value), "Pass True.")
-    flags = tuple(check_flag(f"{argument}[{i}]", x, "Its values come with each call.") for i, x in enumerate(value))
-    for i, (flag, fits) in enumerate(zip(flags, possible, strict=True)):
-        if flag and not fits:
-            raise ConfigurationError(
-                f"{argument}[{i}]", "False for a constraint that cannot have it", "True", "See `baumgarte` and `poses`."
-            )
-    return flags
-
-
-def _joints(tree: Tree, argument: str, value: Any) -> tuple[str, ...] | None:
-    """Names of joints, each once; None if there are none."""
-    if value is None:
-        return None
-    names = tuple(check_list(argument, value, "names of joints", f"Pass {argument}=['motor']."))
-    for name in names:
-        tree.v_index(name)  # refuses unknown ones
-    return tuple(dict.fromkeys(tree.aliases.get(name, name) for name in names))
-
-
-def _output(tree: Tree, value: Any) -> tuple[Constraint, ...]:
-    rows = () if value is None else check_constraints(tree, value)
-    for given in inputs_of(rows):
-        raise ConstraintError("output", "rows that no call gives", given.owner or given.name, "Give numbers here.")
-    return rows
-
-
-def _motors(tree: Tree, value: Any) -> tuple[str, ...] | None:
-    if not isinstance(value, str) or value != "actuated":
-        return _joints(tree, "motors", value)
-    return tuple(name for name in tree.joint_names if tree.actuated[:, tree.v_index(name)].any())
-
-
-def _weights(size: int, value: Any) -> Any:
-    if value is None or (isinstance(value, str) and value == "input"):
-        return value
-    return _numbers(check_positive(value, size, "weights", WEIGHTS), size, "weights", WEIGHTS[0])
-
-
-def _frames(tree: Tree, argument: str, value: Any) -> tuple[Frame, ...]:
-    if not isinstance(value, list | tuple):
-        raise ConfigurationError(argument, "a list of link names or Frames", shown(value), f"Pass {argument}=['hand'].")
-    frames = tuple(x if isinstance(x, Frame) else Frame(x) for x in value)
-    for frame in frames:
-        frame.on(tree)  # refuses unknown links and placements that come with each call
-    return frames
 
 
 def _described(value: Any) -> object:

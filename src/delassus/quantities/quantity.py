@@ -91,7 +91,7 @@ class Quantity:
     methods : tuple of str
         Algorithms to choose from, "auto" apart; none if there is no choice.
     options : frozenset of str
-        Those of `delassus.quantities.options.Keywords` that it takes.
+        Those of `delassus.quantities.keywords.Keywords` that it takes.
     inverts_mass : bool
         Whether it needs the inverse of the mass matrix, whatever its options are.
     has_status : bool
@@ -108,6 +108,8 @@ class Quantity:
         Whether its constraints are loops that it keeps closed over a time, by their rows `as_loop`.
     has_springs : bool
         Whether there may be a `SpringDamper` among its constraints.
+    is_private : bool
+        Whether simulators alone need it: `delassus.compile` neither lists nor offers it, and it may change.
     states : int
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
@@ -135,6 +137,7 @@ class Quantity:
     needs_independent: bool = False
     closes_loops: bool = False
     has_springs: bool = False
+    is_private: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None

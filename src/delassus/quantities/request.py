@@ -24,7 +24,8 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.planner.plan import plan
 from delassus.quantities.checks import with_springs
-from delassus.quantities.options import Constraints, Options, check_options
+from delassus.quantities.keywords import Constraints
+from delassus.quantities.options import Options, check_options
 from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
 
@@ -93,7 +94,7 @@ class Request(ByContent):
         spins = spins_of(self.constraints)
         kept = [k for k, c in enumerate(self.constraints) if not (c.n_points or c in spins)]
         options: dict[str, Any] = {name: tuple(getattr(self.options, name)[k] for k in kept)
-                   for name in ("targets", "poses", "gains", "compliance")}  # fmt: skip
+                   for name in ("targets", "poses", "baumgarte", "compliance")}  # fmt: skip
         checked = replace(self.options, friction=None, restitution=None, **options)
         return replace(self, constraints=tuple(self.constraints[k] for k in kept), options=checked)
 
@@ -360,7 +361,7 @@ def request(
     packed: bool = False,
     **options: Any,
 ) -> Request:
-    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.options.Keywords`.
+    """Check and resolve what is asked for; ``options`` are those of `delassus.quantities.keywords.Keywords`.
 
     ``outputs`` are the names of those that are wanted, in order; None is all. ``packed``: see `Quantity.packed`.
     """

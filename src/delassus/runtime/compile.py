@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from inspect import cleandoc
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from delassus.accuracy.estimate import check_error_bound
 from delassus.compiler.machine.cpu import host
@@ -15,7 +15,8 @@ from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, check_flag, is_whole
 from delassus.model.tree import Tree
 from delassus.quantities import QUANTITIES, find_quantity
-from delassus.quantities.options import Constraints, Keywords
+from delassus.quantities.keywords import Constraints, Keywords, Method, What
+from delassus.quantities.options import OPTIONS
 from delassus.quantities.request import Request, request
 from delassus.runtime.any_kernel import AnyKernel, the_same
 from delassus.runtime.kernel import Kernel, restored
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 DTYPES, TARGETS = ("float64", "float32"), ("cpu", "cuda")
 
-COLUMNS = 32, 15, 18, 39
-"""Widths of the columns of the table of `compile`."""
+COLUMNS, WIDTH = (32, 15, 18, 39), 116
+"""Widths of the columns of the table of `compile`, and of lines."""
 
 
 @lru_cache(maxsize=256)
@@ -44,9 +45,9 @@ def evaluated(asked: Request) -> Kernel:
 def compile(
     tree: Tree,
     constraints: Constraints = None,
-    what: str = "delassus",
+    what: What = "delassus",
     *,
-    method: str = "auto",
+    method: Method = "auto",
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
@@ -63,9 +64,9 @@ def compile(
 def compile(
     tree: Tree,
     constraints: Constraints = None,
-    what: str = "delassus",
+    what: What = "delassus",
     *,
-    method: str = "auto",
+    method: Method = "auto",
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
@@ -81,9 +82,9 @@ def compile(
 def compile(  # the public name; the built-in of that name is not used here
     tree: Tree,
     constraints: Constraints = None,
-    what: str = "delassus",
+    what: What = "delassus",
     *,
-    method: str = "auto",
+    method: Method = "auto",
     dtype: Literal["float64", "float32"] = "float64",
     lanes: int | None = None,
     payloads: Iterable[str] = (),
@@ -115,7 +116,8 @@ def compile(  # the public name; the built-in of that name is not used here
         ``placement{i}`` (3,) or (7,) of ``Frame(link, given=…)``, and ``placement{i}_second`` of a second frame; also
         where the result does not depend on constraints (mass matrix, kinematics, inverse dynamics, bias force).
     what : str
-        What to compute: one of the table's.
+        What to compute: one of the table's; "forward_dynamics" and "forward_kinematics", as the direct functions are
+        called, are "dynamics" and "kinematics".
     method : str
         For the Delassus matrix and its inverse one of ``OSIM_METHODS``; "auto" plans the one of fewest operations. For
         dynamics and time steps one of ``DYNAMICS_METHODS``; what "auto" takes is in the kernel's ``plan``.
@@ -144,8 +146,9 @@ def compile(  # the public name; the built-in of that name is not used here
         What runs it: this processor, or NVIDIA's GPUs, a thread a state, which needs the extra ``cuda`` and a driver
         when it is called. States above ``error_bound`` are not solved again there: their results are NaN.
     **options
-        Those of the table, explained in `delassus.quantities.options.Keywords`: numbers that are built in, and further
-        arguments, after all others. What is not asked for costs nothing.
+        Those that ``what`` takes, by the table. Numbers are built in; further arguments come after all others, in this
+        order. What is not asked for costs nothing.
+    {options}
 
     Returns
     -------
@@ -204,17 +207,19 @@ def compile(  # the public name; the built-in of that name is not used here
     return Kernel(asked, dtype, lanes, error_bound=error_bound, wait=wait)
 
 
-compile_at_once = partial(compile, wait=False)
-"""For what starts at once: simulators, environments and controllers of scenes."""
+def compile_at_once(tree: Tree, constraints: Constraints, what: str, *, wait: bool = False, **keywords: Any) -> Kernel:
+    """`compile` for simulators, environments and controllers: its kernel starts at once, of private quantities, too."""
+    kernel: Kernel = compile(tree, constraints, cast(What, what), wait=wait, **keywords)
+    return kernel
 
 
 def _table() -> str:
     """Table of quantities, a row each."""
     rows, rule = [("what", "arguments", "results", "options")], "  ".join("=" * width for width in COLUMNS)
-    several = {f"``{name}``": q for name, q in QUANTITIES.items()}
-    several |= {f"``{name}`` with {option}": o for name, q in QUANTITIES.items() for option, o in q.by_option.items()}
+    several = {f"``{name}``": q for name, q in QUANTITIES.items() if not q.is_private}
+    several |= {f"{name} with {option}": o for name, q in several.items() for option, o in q.by_option.items()}
     for name, q in several.items():
-        options = (option for option in Keywords.__annotations__ if option in q.options)
+        options = (option for option in OPTIONS if option in q.options)
         rows.append((name, ", ".join(q.inputs), ", ".join(o.name for o in q.outputs), ", ".join(options)))
     lines = [
         "  ".join(map(str.ljust, parts, COLUMNS)).rstrip()
@@ -224,4 +229,13 @@ def _table() -> str:
     return "\n".join([rule, lines[0], rule, *lines[1:], rule])
 
 
-compile.__doc__ = cleandoc(compile.__doc__ or "").replace("{table}", _table())
+def _explained() -> str:
+    """Options as a docstring lists them."""
+    lines = list[str]()
+    for name, option in OPTIONS.items():
+        kind, text = option.document
+        lines += [f"{name} : {kind}", *wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")]
+    return "\n".join(lines)
+
+
+compile.__doc__ = cleandoc(compile.__doc__ or "").replace("{table}", _table()).replace("{options}", _explained())

@@ -14,7 +14,7 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
 from delassus.model.tree import Tree
-from delassus.quantities.options import Control
+from delassus.quantities.keywords import Control
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel

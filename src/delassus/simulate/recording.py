@@ -17,7 +17,7 @@ from delassus.contact.scene import Scene, check_scene
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_whole, is_whole
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.simulate import storage
 from delassus.spatial.rotations import Array
 

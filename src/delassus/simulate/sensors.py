@@ -22,7 +22,7 @@ from delassus.frozen import cached_property
 from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
 from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
-from delassus.quantities.options import Reference
+from delassus.quantities.keywords import Reference
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.controls import Controls

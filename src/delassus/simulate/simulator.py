@@ -26,7 +26,7 @@ from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, unknown_name, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, shape_of
-from delassus.quantities.options import Control, Passive
+from delassus.quantities.keywords import Control, Passive
 from delassus.runtime.threads import in_parts
 from delassus.simulate.controls import MOST_STEPS, Controls, check_controller
 from delassus.simulate.derivatives import (

@@ -17,7 +17,7 @@ from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import IMPULSES, SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_text, check_whole, finite_array
-from delassus.quantities.options import Control
+from delassus.quantities.keywords import Control
 from delassus.spatial.rotations import Array
 
 PREFIX = "contacts_"

@@ -17,6 +17,7 @@ from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import interpret_program
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
+from delassus.quantities.keywords import What
 from delassus.quantities.request import Request, request
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, benchmark_cases, random_states
@@ -30,7 +31,7 @@ ROUNDS = 15
 STEP = 1e-4
 """Step of differences, in rad, m or their rates; its fourth power is what they leave of a fifth derivative."""
 
-QUANTITIES = tuple(DERIVATIVES)
+QUANTITIES: tuple[What, ...] = tuple(DERIVATIVES)
 
 
 def _options(case: Case, what: str) -> dict[str, Any]:

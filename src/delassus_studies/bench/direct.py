@@ -13,6 +13,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.quantities.keywords import What
 from delassus_studies.tables import table
 from delassus_studies.timing import Record, best, each, environment, uncached
 
@@ -22,7 +23,7 @@ FEW, TRIES = 900, 3
 Arguments = dict[str, Any]
 
 
-def _calls(robot: ds.Tree, rows: Any, flat: Any) -> dict[str, tuple[str, Callable[..., Any], Any]]:
+def _calls(robot: ds.Tree, rows: Any, flat: Any) -> dict[str, tuple[What, Callable[..., Any], Any]]:
     """Direct calls by name: the kernel that does the same, what it takes, and its constraints."""
     hands = ds.Weld("left_hand", "right_hand")
     return {
@@ -62,7 +63,7 @@ def measure(states: int = 100_000, quick: bool = False) -> Iterator[Record]:
     return each(record, "calls", names, lambda name: _measure(robot, *calls[name], states))
 
 
-def _measure(robot: ds.Tree, what: str, call: Callable[..., Any], constraints: Any, states: int) -> Record:
+def _measure(robot: ds.Tree, what: What, call: Callable[..., Any], constraints: Any, states: int) -> Record:
     rng, m, nv = np.random.default_rng(0), 12, robot.nv
     given: Arguments = {
         "q": robot.random(rng, states), "v": rng.normal(size=(states, nv)),

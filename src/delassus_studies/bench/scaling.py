@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.table import Table
 
 import delassus as ds
+from delassus.quantities.keywords import OsimMethod
 from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.figures import Series, line_figure
 from delassus_studies.tables import table
 from delassus_studies.timing import Calls, Record, environment, fitted_slope, interleaved, pinned
 
-METHODS = ("pv-osim", "pv-osimr", "auto")
+METHODS: tuple[OsimMethod, ...] = ("pv-osim", "pv-osimr", "auto")
 LINKS = (10, 20, 40, 70, 100, 200, 400)
 TIPS = (1, 2, 3, 4, 6, 8, 12)
 STEM = 12, 12, 2
@@ -49,8 +50,8 @@ def _point(case: Case) -> Record:
         kernel = ds.compile(case.tree, case.constraints, method=method)
         calls[method] = partial(kernel, q, out=kernel(q, threads=1), threads=1), states
         methods[method] = {"operations": kernel.operations.total}
-    for method, times in interleaved(calls, ROUNDS, 2).items():
-        methods[method]["microseconds"] = times
+    for name, times in interleaved(calls, ROUNDS, 2).items():
+        methods[name]["microseconds"] = times
     return {"n": case.tree.n_links, "m": m, "states": states, "methods": methods}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from delassus.constraints import Weld
 from delassus.formats.pinocchio import tree_to_pinocchio
+from delassus.quantities.keywords import What
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States
 from delassus_studies.peers import Call, library
@@ -130,7 +131,7 @@ def lcaba_call(case: Case, states: States) -> Call:
     return lambda: [np.array(pin.lcaba(model, data, *state, *contacts, soft)) for state in each]
 
 
-DERIVATIVES: Mapping[str, str] = MappingProxyType(
+DERIVATIVES: Mapping[What, str] = MappingProxyType(
     {
         "inverse_dynamics": "computeRNEADerivatives",
         "frame_velocity": "getFrameVelocityDerivatives",
@@ -141,7 +142,7 @@ DERIVATIVES: Mapping[str, str] = MappingProxyType(
 """Names of quantities, and of what has their derivatives."""
 
 
-def derivatives_call(case: Case, states: States, what: str) -> Call:
+def derivatives_call(case: Case, states: States, what: What) -> Call:
     """Call that computes the derivatives of a quantity at every state; joint forces are ten times accelerations.
 
     Of frames, of the last link alone, in its own axes.

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Literal, get_args
 
 from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.kkt import kkt
@@ -50,7 +51,10 @@ METHODS: Mapping[str, Method] = MappingProxyType({
 })  # fmt: skip
 """Every method by its name."""
 
-DYNAMICS_METHODS: tuple[str, ...] = tuple(METHODS)
+DynamicsAlgorithm = Literal["aba", "kkt", "ltl", "ltl-soft", "pv", "pv-early", "pv-soft", "proximal"]
+"""Their names, for type checkers."""
+
+DYNAMICS_METHODS: tuple[DynamicsAlgorithm, ...] = get_args(DynamicsAlgorithm)
 """Names that ``method=`` accepts."""
 
 UNCONSTRAINED: frozenset[str] = frozenset({"aba"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
@@ -44,3 +44,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
 
 METHODS: Mapping[str, Method] = MappingProxyType({name: algorithm.run for name, algorithm in ALGORITHMS.items()})
 """Their functions by name."""
+
+OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr"]
+"""Their names, for type checkers."""

@@ -68,7 +68,7 @@ def _described(asked: Request, i: int, c: Constraint) -> Iterator[str]:
     yield repr(c)
     yield from c.header_lines()
     options = asked.options
-    if "baumgarte" in asked.quantity.options and (gains := options.gains[i]) is not None:
+    if "baumgarte" in asked.quantity.options and (gains := options.baumgarte[i]) is not None:
         yield f"stabilised by {gains[0]:g} (velocity error) + {gains[1]:g} (position error)"
     if "compliance" in asked.quantity.options and isinstance(given := options.compliance[i], tuple):
         yield f"compliance {exact(given)}"

@@ -23,6 +23,7 @@ from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
+from delassus.quantities.keywords import OsimMethod
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import CONFIGURATION, Request, check_first, moving_arguments, request
 from delassus.spatial.ops import Matrix, Scalar
@@ -253,7 +254,7 @@ def count_operations(
     tree: Tree,
     constraints: Iterable[Constraint] | Constraint,
     *,
-    method: str = "pv-osimr",
+    method: OsimMethod = "pv-osimr",
     payloads: Iterable[str] = (),
 ) -> OperationReport:
     """Count the operations that a method needs for the Delassus matrix of one state (one triangle of it).

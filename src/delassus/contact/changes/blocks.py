@@ -17,7 +17,7 @@ from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
 from delassus.model.inertia import parameters_of_inertia
 from delassus.model.tree import Tree
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.spatial.rotations import Array
 
 

@@ -27,7 +27,7 @@ from delassus.model.kinematics import usual_inertias
 from delassus.model.mechanisms import free_body
 from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from delassus.contact.filters import moved_links
 from delassus.contact.sparse.blocks import Blocks
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.spatial.rotations import Array
 
 

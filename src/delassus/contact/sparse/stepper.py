@@ -60,7 +60,7 @@ from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, ru
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
 from delassus.model.topology import characteristic_length
-from delassus.quantities.options import Passive
+from delassus.quantities.keywords import Passive
 from delassus.runtime.helper import start
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.threads import number_with_helpers

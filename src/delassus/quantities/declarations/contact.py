@@ -20,10 +20,7 @@ from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.aba import driving_forces, forward_pass
 from delassus.algorithms.dynamics.constraint_acceleration import position_errors, row_velocities
-from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import (
-    Flow,
-    difference_changes,
     position_update,
     position_update_changes,
 )
@@ -196,22 +193,6 @@ def _position_update(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, q), stacked(bound, v)]
 
 
-def _integrate(bound: BoundRequest) -> list[Matrix]:
-    return [stacked(bound, Flow(bound.ops, bound.tree).moved(bound.entries("q"), bound.entries("shift")))]
-
-
-def _integrate_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
-    return [moved_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("shift"))]
-
-
-def _difference(bound: BoundRequest) -> list[Matrix]:
-    return [stacked(bound, Flow(bound.ops, bound.tree).difference(bound.entries("q"), bound.entries("q_end")))]
-
-
-def _difference_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
-    return [difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end"))]
-
-
 def _smoothly(bound: BoundRequest) -> tuple[Start, list[tuple[str, int]], Varied]:
     """Start of the motion of loops, the numbers that it follows from, and the start at their rates."""
     ops = bound.ops
@@ -350,6 +331,7 @@ OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     _operational_space_compliance,
     options=MOTION,
     inverts_mass=True,
+    is_private=True,
 )
 JOINT_SPACE_MOTION = Quantity(
     "joint_space_motion",
@@ -369,6 +351,7 @@ JOINT_SPACE_MOTION = Quantity(
     options=MOTION,
     inverts_mass=True,
     has_springs=True,
+    is_private=True,
 )
 BIAS_FORCE_CHANGE = Quantity(
     "bias_force_change",
@@ -379,6 +362,7 @@ BIAS_FORCE_CHANGE = Quantity(
                "products that change with qdd; none of bodies that conserve momentum"),
     ),
     _bias_force_change,
+    is_private=True,
 )  # fmt: skip
 PRODUCT_CHANGES = Quantity(
     "product_changes",
@@ -392,6 +376,7 @@ PRODUCT_CHANGES = Quantity(
     ),
     _product_changes,
     options=MOTION,
+    is_private=True,
 )  # fmt: skip
 CONSTRAINT_ERRORS = Quantity(
     "constraint_errors",
@@ -411,6 +396,7 @@ LINK_WRENCHES = Quantity(
     (Output("wrenches", ("n", 6), "wrenches [force; moment] on links in body frames, N and N m"),),
     _link_wrenches,
     options=frozenset({"gravity", "passive"}),
+    is_private=True,
 )
 SMOOTH_MOTION = Quantity(
     "smooth_motion",
@@ -425,6 +411,7 @@ SMOOTH_MOTION = Quantity(
     closes_loops=True,
     options=MOTION,
     inverts_mass=True,
+    is_private=True,
 )
 POSITION_UPDATE = Quantity(
     "position_update",
@@ -440,22 +427,7 @@ POSITION_UPDATE = Quantity(
         ),
     ),
     _position_update,
-)
-INTEGRATE = Quantity(
-    "integrate",
-    "Configuration after a displacement",
-    ("q", "shift"),
-    (Output("q_next", ("nq",), "configuration that the displacement leads to, as a screw"),),
-    _integrate,
-    jacobian=_integrate_changes,
-)
-DIFFERENCE = Quantity(
-    "difference",
-    "Displacement between configurations",
-    ("q", "q_end"),
-    (Output("shift", ("nv",), "displacement from one to the other, the short way round, rad and m"),),
-    _difference,
-    jacobian=_difference_changes,
+    is_private=True,
 )
 FREE_STEP_CHANGES = Quantity(
     "free_step_changes",
@@ -478,6 +450,7 @@ FREE_STEP_CHANGES = Quantity(
     ),
     _free_step_changes,
     options=MOTION,
+    is_private=True,
 )
 INERTIA_CHANGES = Quantity(
     "inertia_changes",
@@ -494,4 +467,5 @@ INERTIA_CHANGES = Quantity(
     _inertia_changes,
     closes_loops=True,
     has_springs=True,
+    is_private=True,
 )

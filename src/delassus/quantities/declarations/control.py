@@ -25,8 +25,8 @@ from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.inverse_dynamics import friction_of, weights_of
 from delassus.quantities.direct import DirectCall, bind, evaluated, system_of
 from delassus.quantities.evaluate import held_rows
-from delassus.quantities.gains import Gain
-from delassus.quantities.options import MOTION, Arrays, Constraints, Motion
+from delassus.quantities.keywords import Arrays, Constraints, Motion
+from delassus.quantities.options import MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix, Scalar
@@ -86,21 +86,21 @@ def _whole_body_control(bound: BoundRequest) -> list[Matrix]:
 
 def _law(bound: BoundRequest) -> tuple[DynamicsProblem, list[Matrix], Law]:
     """The problem in motion, accelerations of the posture by joint, and what tasks are asked for."""
-    motion, tasks, sizes = bound.motion(), bound.request.options.tasks, [c.size for c in bound.constraints]
-    assert tasks is not None, "of control only"
+    motion, options, sizes = bound.motion(), bound.request.options, [c.size for c in bound.constraints]
+    assert options.tasks is not None, "of control only"
 
-    def gains(name: str, given: Gain) -> list[Scalar]:
-        return bound.entries(name) if isinstance(given, str) else [*given]
+    def gains(name: str, given: Any) -> list[Scalar]:
+        return bound.entries(name) if isinstance(given, str) else [*(given or ())]
 
-    none: list[Scalar] = [0.0] * sum(sizes[tasks.n :])
+    none: list[Scalar] = [0.0] * sum(sizes[options.tasks :])
     kp, kd = (
-        [x for k, given in enumerate(each) for x in gains(f"{name}{k}", given)] + none
-        for name, each in (("kp", tasks.kp), ("kd", tasks.kd))
+        [x for k, given in enumerate(each or ()) for x in gains(f"{name}{k}", given)] + none
+        for name, each in (("kp", options.kp), ("kd", options.kd))
     )
-    target = bound.entries("posture") if tasks.posture else None
-    of_posture = gains("posture_kp", tasks.posture_kp), gains("posture_kd", tasks.posture_kd)
-    is_force = [x for each in tasks.impedance for x in each] + [False] * len(none)
-    return motion, posture_accelerations(motion, target, *of_posture), Law(tasks.n, kp, kd, is_force)
+    target = bound.entries("posture") if options.posture else None
+    of_posture = gains("posture_kp", options.posture_kp), gains("posture_kd", options.posture_kd)
+    is_force = [x for each in options.impedance or () for x in each] + [False] * len(none)
+    return motion, posture_accelerations(motion, target, *of_posture), Law(options.tasks, kp, kd, is_force)
 
 
 def _limits(bound: BoundRequest) -> list[float]:
@@ -280,8 +280,8 @@ def _contradict(bound: DirectCall) -> NDArray[np.bool_] | bool:
     """States (...) at which rows of contacts contradict one another."""
     tasks, held = bound.request.options.tasks, bound.request.constraints
     assert tasks is not None, "of control only"
-    if tasks.n == len(held):
+    if tasks == len(held):
         return False
     found, _ = evaluated(held_rows(bound.request), bound)
     with np.errstate(all="ignore"):
-        return contradict(system_of(bound.request, bound.values, found, bound.batch, tasks.n), bound.batch)
+        return contradict(system_of(bound.request, bound.values, found, bound.batch, tasks), bound.batch)

@@ -14,13 +14,8 @@ from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import CompiledRequest, bind
-from delassus.quantities.options import (
-    CONSTRAINED,
-    CONTROLLED,
-    Compliance,
-    ConstrainedMotion,
-    Constraints,
-)
+from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod
+from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
@@ -88,6 +83,7 @@ CONTROL_FORCES = Quantity(
     ),
     _control_forces,
     options=CONTROLLED,
+    is_private=True,
 )
 CONTROL_FORCE_CHANGES = Quantity(
     "control_force_changes",
@@ -100,6 +96,7 @@ CONTROL_FORCE_CHANGES = Quantity(
     ),
     _control_force_changes,
     options=CONTROLLED,
+    is_private=True,
 )
 DYNAMICS_DERIVATIVES = Quantity(
     "dynamics_derivatives",
@@ -135,7 +132,7 @@ def forward_dynamics(
     tau: ArrayLike,
     constraints: Constraints = None,
     *,
-    method: str | None = None,
+    method: DynamicsMethod | None = None,
     compliance: Compliance = None,
     tolerance: float | None = None,
     max_iterations: int | None = None,

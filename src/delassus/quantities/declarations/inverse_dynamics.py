@@ -22,7 +22,8 @@ from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.osim import jacobian
 from delassus.quantities.direct import bind
-from delassus.quantities.options import MOTION, Arrays, Constraints, Motion, Payloads
+from delassus.quantities.keywords import Arrays, Constraints, Motion, Payloads
+from delassus.quantities.options import MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix
@@ -162,6 +163,10 @@ def _inverse_dynamics_changes(bound: BoundRequest) -> list[list[Matrix]]:
     return [inverse_dynamics_changes(motion, motion.per_joint(bound.values["qdd"]))]
 
 
+def _inverse_dynamics_derivatives(bound: BoundRequest) -> list[Matrix]:
+    return _inverse_dynamics_changes(bound)[0]
+
+
 def _bias_force_changes(bound: BoundRequest) -> list[list[Matrix]]:
     motion = bound.motion()
     return [inverse_dynamics_changes(motion, motion.per_joint(None))[:2]]
@@ -192,6 +197,18 @@ INVERSE_DYNAMICS = Quantity(
         )
     },
     jacobian=_inverse_dynamics_changes,
+)
+INVERSE_DYNAMICS_DERIVATIVES = Quantity(
+    "inverse_dynamics_derivatives",
+    "Derivatives of inverse dynamics",
+    INVERSE_DYNAMICS.inputs,
+    (
+        Output("dtau_dq", ("nv", "nv"), "change of joint forces with positions, in tangents"),
+        Output("dtau_dv", ("nv", "nv"), "change of joint forces with velocities"),
+        Output("dtau_dqdd", ("nv", "nv"), "change of joint forces with accelerations: mass matrix"),
+    ),
+    _inverse_dynamics_derivatives,
+    options=MOTION,
 )
 BIAS_FORCE = Quantity(
     "bias_force",
@@ -391,7 +408,7 @@ def inverse_dynamics_derivatives(
     True
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    found = bind(tree, (), INVERSE_DYNAMICS, states, AUTO, "tangent_jacobian", payloads=payloads, **given).run()
+    found = bind(tree, (), INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
 
 

@@ -1,4 +1,4 @@
-"""Poses and motions of frames: declarations, and the functions that compute them at once."""
+"""Poses and motions of frames, and displacements: declarations, and the functions that compute them at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike
 from delassus.algorithms import kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
 from delassus.algorithms.dynamics.derivatives.motions import FrameChanges
+from delassus.algorithms.dynamics.derivatives.step import moved_changes
+from delassus.algorithms.dynamics.integrate import Flow, difference_changes
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Placement, Tree
-from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.options import Arrays, Constraints, Frames, Reference
+from delassus.quantities.keywords import Arrays, Constraints, Frames, Reference
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
@@ -78,6 +80,22 @@ def _stacked_frames(bound: BoundRequest, of_frames: Sequence[Sequence[Matrix]], 
     return [ops.vstack([none, *(of_one[k] for of_one in of_frames)]) for k in range(n)]
 
 
+def _integrate(bound: BoundRequest) -> list[Matrix]:
+    return [stacked(bound, Flow(bound.ops, bound.tree).moved(bound.entries("q"), bound.entries("shift")))]
+
+
+def _integrate_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
+    return [moved_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("shift"))]
+
+
+def _difference(bound: BoundRequest) -> list[Matrix]:
+    return [stacked(bound, Flow(bound.ops, bound.tree).difference(bound.entries("q"), bound.entries("q_end")))]
+
+
+def _difference_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
+    return [difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end"))]
+
+
 KINEMATICS = Quantity(
     "kinematics",
     "Forward kinematics",
@@ -118,6 +136,22 @@ JACOBIAN_DRIFT = Quantity(
     ("q", "v"),
     (Output("drift", ("m",), "accelerations along the rows that velocities alone cause, m/s^2 and rad/s^2"),),
     _jacobian_drift,
+)
+INTEGRATE = Quantity(
+    "integrate",
+    "Configuration after a displacement",
+    ("q", "shift"),
+    (Output("q_next", ("nq",), "configuration that the displacement leads to, as a screw"),),
+    _integrate,
+    jacobian=_integrate_changes,
+)
+DIFFERENCE = Quantity(
+    "difference",
+    "Displacement between configurations",
+    ("q", "q_end"),
+    (Output("shift", ("nv",), "displacement from one to the other, the short way round, rad and m"),),
+    _difference,
+    jacobian=_difference_changes,
 )
 
 

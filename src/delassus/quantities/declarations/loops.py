@@ -27,7 +27,7 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.options import Arrays, Constraints, Passive
+from delassus.quantities.keywords import Arrays, Constraints, Passive
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix, Scalar

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms import energy
@@ -13,15 +12,22 @@ from delassus.errors import ModelError
 from delassus.model.tree import Tree, total_mass
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
-from delassus.quantities.options import Passive, Payloads
+from delassus.quantities.keywords import Passive, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
 
 def _energies(bound: BoundRequest) -> list[Matrix]:
-    motion = bound.motion()
-    return [energy.kinetic_energy(motion), energy.potential_energy(motion)]
+    return [*_kinetic_energy(bound), *_potential_energy(bound)]
+
+
+def _kinetic_energy(bound: BoundRequest) -> list[Matrix]:
+    return [energy.kinetic_energy(bound.motion())]
+
+
+def _potential_energy(bound: BoundRequest) -> list[Matrix]:
+    return [energy.potential_energy(bound.motion())]
 
 
 def _with_mass(bound: BoundRequest) -> BoundRequest:
@@ -84,8 +90,16 @@ def _centre_of_mass_changes(bound: BoundRequest) -> list[list[Matrix]]:
 
 
 def _energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
-    potential = potential_energy_change(bound.motion())
-    return [_changes(bound).kinetic_energy(), [potential, bound.ops.zeros(1, bound.tree.nv)]]
+    (kinetic,), ((potential,),) = _kinetic_energy_changes(bound), _potential_energy_changes(bound)
+    return [kinetic, [potential, bound.ops.zeros(1, bound.tree.nv)]]
+
+
+def _kinetic_energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    return [_changes(bound).kinetic_energy()]
+
+
+def _potential_energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
+    return [[potential_energy_change(bound.motion())]]
 
 
 ENERGIES = Quantity(
@@ -99,6 +113,23 @@ ENERGIES = Quantity(
     _energies,
     options=frozenset({"gravity", "passive"}),
     jacobian=_energy_changes,
+)
+KINETIC_ENERGY = Quantity(
+    "kinetic_energy",
+    "Kinetic energy",
+    ("q", "v"),
+    ENERGIES.outputs[:1],
+    _kinetic_energy,
+    jacobian=_kinetic_energy_changes,
+)
+POTENTIAL_ENERGY = Quantity(
+    "potential_energy",
+    "Potential energy",
+    ("q",),
+    ENERGIES.outputs[1:],
+    _potential_energy,
+    options=ENERGIES.options,
+    jacobian=_potential_energy_changes,
 )
 MOMENTUM = Quantity(
     "momentum",
@@ -168,7 +199,7 @@ def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
     >>> bool(np.isclose(ds.kinetic_energy(arm, q, v), 0.5 * v @ ds.mass_matrix(arm, q) @ v))
     True
     """
-    return bind(tree, (), ENERGIES, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
+    return bind(tree, (), KINETIC_ENERGY, {"q": q, "v": v}, payloads=payloads).run()["kinetic"][()]
 
 
 def potential_energy(
@@ -184,8 +215,7 @@ def potential_energy(
     >>> ds.potential_energy(ds.mechanisms.chain(7), [[0.1] * 7] * 5).shape
     (5,)
     """
-    still = np.zeros(tree.nv) if isinstance(tree, Tree) else ()
-    bound = bind(tree, (), ENERGIES, {"q": q, "v": still}, gravity=gravity, passive=passive, payloads=payloads)
+    bound = bind(tree, (), POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
     return bound.run()["potential"][()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Unpack, get_args
 
 from numpy.typing import ArrayLike
 
@@ -26,7 +26,7 @@ from delassus.planner.plan import auto
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import JUDGED_ROWS
-from delassus.quantities.options import Arrays, Constraints, Payloads
+from delassus.quantities.keywords import Arrays, Constraints, DynamicsMethod, OsimMethod, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
@@ -37,7 +37,7 @@ from delassus.spatial.rotations import Array
 METHODS = {**NAMED, AUTO: auto}
 """Every algorithm of the Delassus matrix by its name."""
 
-OSIM_METHODS = tuple(METHODS)
+OSIM_METHODS: tuple[OsimMethod, ...] = get_args(OsimMethod)
 """Names that ``method=`` accepts."""
 
 
@@ -224,7 +224,7 @@ IMPULSE = Quantity(
 
 
 def delassus(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
 
@@ -275,7 +275,7 @@ def delassus(
 
 
 def osim(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹``, as ``pinocchio``'s operational-space inertia.
 
@@ -303,7 +303,7 @@ def osim(
 
 
 def consistent_inverse(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: str = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
 ) -> Array:
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
@@ -443,7 +443,7 @@ def impulse(
     constraints: Constraints = None,
     restitution: ArrayLike = 0.0,
     *,
-    method: str | None = None,
+    method: DynamicsMethod | None = None,
     targets: Sequence[ArrayLike | None] | None = None,
     active: ArrayLike | None = None,
     **given: Unpack[Arrays],

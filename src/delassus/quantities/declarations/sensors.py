@@ -29,7 +29,8 @@ from delassus.model.edit.massless import require_inertia
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.direct import bind
-from delassus.quantities.options import CONSTRAINED, CONTROLLED, MOTION, Compliance, ConstrainedMotion, Constraints
+from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod
+from delassus.quantities.options import CONSTRAINED, CONTROLLED, MOTION
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix, Scalar
@@ -131,6 +132,7 @@ MOTION_SENSORS = Quantity(
     (NUMBERS,),
     _motion_sensors,
     options=MOTION | CONTROLLED | {"sensors"},
+    is_private=True,
 )
 
 
@@ -142,7 +144,7 @@ def sensors(
     constraints: Constraints = None,
     *,
     sensors: Sensors = None,
-    method: str | None = None,
+    method: DynamicsMethod | None = None,
     compliance: Compliance = None,
     error_bound: float | None = None,
     **given: Unpack[ConstrainedMotion],
@@ -193,8 +195,8 @@ def sensors(
     >>> found["acceleration"].shape, found["load"].shape
     ((100, 3), (100, 3))
     """
-    states, method = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
-    bound: Any = bind(tree, constraints, SENSORS, states, method, compliance=compliance, sensors=sensors, **given)
+    states, chosen = {"q": q, "v": v, "tau": tau}, AUTO if method is None else method
+    bound: Any = bind(tree, constraints, SENSORS, states, chosen, compliance=compliance, sensors=sensors, **given)
     if error_bound is not None:
         bound.error_bound = check_error_bound(error_bound)
     found, at, out = bound.run()["sensors"], 0, dict[str, Array]()

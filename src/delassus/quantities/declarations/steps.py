@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -13,7 +13,8 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.options import CONSTRAINED, CONTROLLED, Compliance, ConstrainedMotion, Constraints
+from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, Integrator
+from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Scalar
@@ -148,7 +149,7 @@ def step_derivatives(
     dt: ArrayLike,
     constraints: Constraints = None,
     *,
-    integrator: Literal["semi-implicit", "rk4"] = "semi-implicit",
+    integrator: Integrator = "semi-implicit",
     impacts: ArrayLike | None = None,
     compliance: Compliance = None,
     **given: Unpack[ConstrainedMotion],

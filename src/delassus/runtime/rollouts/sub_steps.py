@@ -23,7 +23,7 @@ from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
 from delassus.quantities.request import Request
-from delassus.runtime.compile import compile
+from delassus.runtime.compile import compile, compile_at_once
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.motion import from_entries
@@ -76,7 +76,8 @@ class Loops:
 
     @cached_property
     def _rows(self) -> Kernel:
-        return compile(self._tree, self.constraints, "joint_space_motion", outputs=("M", "J", "mobilities"))
+        wanted = ("M", "J", "mobilities")
+        return compile_at_once(self._tree, self.constraints, "joint_space_motion", wait=True, outputs=wanted)
 
     def opened(self, q: Array, v: Array, dt: Array) -> NDArray[np.bool_]:
         """Steps (T, ...) that open loops, of states (T + 1, ..., nq), (T + 1, ..., nv)."""

@@ -21,6 +21,7 @@ import delassus as ds
 from delassus.accuracy.closed_loops import kept_closed
 from delassus.algorithms.dynamics.smooth_motion import TUNING
 from delassus.contact import Box, Sphere
+from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.extended import SOLVED, Reference
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
@@ -178,7 +179,7 @@ def _check(case: CheckCase, n: int) -> Record:
     options: dict[str, Any] = {"friction": "input", "tolerance": 1e-11, "sweeps": 5000, **case.options}
     constraints, rng = [*case.loops, *case.contacts], np.random.default_rng(0)
     kernel, derivatives = (
-        ds.compile(case.tree, constraints, x, **options, **further)
+        compile_at_once(case.tree, constraints, x, wait=True, **options, **further)
         for x, further in (("contact_step", {}), ("contact_step_derivatives", case.columns))
     )
     reference, parts = Reference(kernel), list[dict[str, Array]]()

@@ -26,6 +26,7 @@ from delassus.constraints import Constraint, Contact, Frame, Point, bounded_join
 from delassus.constraints.contact import frame_of
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
+from delassus.runtime.compile import compile_at_once
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
 from delassus.spatial.motion import ANGULAR, LINEAR
 from delassus.spatial.numpy_ops import NUMPY
@@ -225,7 +226,7 @@ def turning(made: Problems, points: list[ContactPoint]) -> Array:
     It is cut where it would turn velocities by more than to their opposite.
     """
     tree, q, v, dt = made.tree, made.values["q"], made.values["v"], made.values["dt"][:, None]
-    later, _ = ds.compile(tree, (), "position_update", outputs=("q_next", "v_next"))(q, v, dt[:, 0], np.zeros_like(v))
+    later, _ = compile_at_once(tree, (), "position_update")(q, v, dt[:, 0], np.zeros_like(v))
     ahead = geometry(Problems(tree, made.constraints, {**made.values, "q": later}, made.start))
     out, ends = np.zeros((len(q), len(points), 3)), list[Array]()
     for k, (x, y) in enumerate(zip(points, ahead, strict=True)):
@@ -302,7 +303,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
         own = turned_momentum(tree, q, v, dt, -np.einsum("nij,nj->ni", M, rate))
         free = free + np.einsum("nij,nj->ni", inverse, own)
     if made.loops:
-        smooth = ds.compile(tree, made.loops, "smooth_motion", outputs="reached")
+        smooth = compile_at_once(tree, made.loops, "smooth_motion", outputs="reached")
         free = turned = smooth(q, v, values["tau"], values["dt"], STEP.correction)
         J = ds.jacobian(tree, [c.as_loop for c in made.loops], q)
         side = inverse @ np.swapaxes(J, 1, 2)
@@ -360,7 +361,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
     residuals = np.where(keeps[:, None], turned_too, residuals)
     after = after + turned
     if is_free:
-        after = ds.compile(tree, (), "position_update", outputs="v_next")(q, after, values["dt"], np.zeros_like(v))
+        after = compile_at_once(tree, (), "position_update", outputs="v_next")(q, after, values["dt"], np.zeros_like(v))
     return residuals, after, np.min([x.gap for x in points], axis=0)
 
 

@@ -22,6 +22,7 @@ from delassus.constraints import Constraint
 from delassus.errors import DelassusError
 from delassus.quantities import QUANTITIES
 from delassus.quantities.quantity import STATES
+from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.gpu.on_device import OnDevice
 from delassus_studies.loop_mechanisms import four_bars
@@ -76,7 +77,7 @@ class Asked:
     def kernel(self, **target: Any) -> Any:
         """For the processor, or another ``target``."""
         options: dict[str, Any] = {"dtype": self.dtype, **self.options, **target}
-        made = ds.compile(self.tree, self.constraints, self.what, **options)
+        made: Any = compile_at_once(self.tree, self.constraints, self.what, wait=True, **options)
         return made.derivative(*self.modes) if self.modes else made
 
 

@@ -305,9 +305,9 @@ def pairs(tree, names, rng):
     return out
 
 
-def two_branches(seed):
+def two_branches():
     """Floating tree with two branches, of joints of five kinds."""
-    m = some_mechanism(seed, 7, "floating")
+    m = some_mechanism(11, 6, "floating")
     leaves = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i]
     return m, [m.tree.link_names[i] for i in (leaves[0], leaves[-1])]
 
@@ -317,13 +317,12 @@ CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [4])
-def test_rows_keep_their_velocity(case, seed):
+def test_rows_keep_their_velocity(case):
     """Derivative of the rows' velocity along the motion, at velocities that violate the constraint: the target.
 
     Points in their own frame's axes: the derivative of their components in axes that stand still.
     """
-    m, names = two_branches(seed)
+    m, names = two_branches()
     tree, rng = m.tree, m.rng
     c = pairs(tree, names, rng)[case]
     q, v, tau = state(tree, rng)
@@ -365,7 +364,7 @@ def as_pose(T):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_stabilisation(case):
-    m, names = two_branches(5)
+    m, names = two_branches()
     tree, rng = m.tree, m.rng
     c = pairs(tree, names, rng)[case]
     q, v, tau = state(tree, rng)
@@ -422,7 +421,7 @@ def test_stabilised_pendulum():
 
 @pytest.mark.slow
 def test_what_comes_with_each_call():
-    m, (first, second) = two_branches(5)
+    m, (first, second) = two_branches()
     tree, rng = m.tree, m.rng
     q, v, tau = state(tree, rng, (3,))
     K, p, x = rng.normal(size=(2, 6)), rng.normal(size=(3, 3)), np.array([2.0, 0.1, 0.2, 0.3, 2, 0, 2, 0, 0, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,14 +27,11 @@ from internals import (
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import error, evaluated, random_frame, requested
+from tools import DenseDynamics, error, evaluated, random_frame, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
 JUDGED = ("pv", "pv-early")
-
-DEPENDENT = 1e-9
-"""Eigenvalue of the Delassus matrix below which rows are dependent; entries are about one."""
 
 LEAST_RCOND = np.finfo(float).eps / ERROR_BOUND["float64"]
 """Reciprocal condition of states that a kernel solves by itself."""
@@ -58,7 +54,7 @@ class Switched:
     def check(self, q, v, tau, flags):
         """Compare with the dense solution of the constraints that are on: per state, whether the estimated error
         is small, and whether the rows that are on are independent."""
-        dense = Textbook(self.tree, self.constraints, q, v, tau)
+        dense = DenseDynamics(self.tree, self.constraints, q, v, tau)
         found = zip(flags, *self(q, v, tau, flags), strict=True)
         return np.array([self._check_one(dense, k, *state) for k, state in enumerate(found)]).T
 
@@ -73,35 +69,6 @@ class Switched:
             assert error(qdd, expected) < SAME + np.finfo(float).eps / rcond
             assert error(forces[on], own) < SAME
         return True, independent
-
-
-class Textbook:
-    """``M q̈ + c = τ + Jᵀ f`` and ``J q̈ = γ`` at a batch of states, solved by NumPy for the rows that are on."""
-
-    def __init__(self, tree, constraints, q, v, tau):
-        self.M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q)
-        self.force = tau - ds.bias_force(tree, q, v, passive="none")
-        still = [replace(c, axes="world") if isinstance(c, ds.Point) else c for c in constraints]
-        gamma, at = -ds.jacobian_drift(tree, still, q, v), 0
-        for c in constraints:  # accelerations of points in axes that stand still, seen from those of the frame
-            if isinstance(c, ds.Point) and c.axes == "local":
-                R = ds.forward_kinematics(tree, q, c.first)[..., :3, :3]
-                gamma[..., at : at + 3] = (R.mT @ gamma[..., at : at + 3, None])[..., 0]
-            at += c.size
-        self.J, self.gamma = J, gamma
-
-    def rank(self, k, on):
-        """Rank of the rows that are on, at state k."""
-        J = self.J[k, on]
-        return np.linalg.matrix_rank(J @ np.linalg.solve(self.M[k], J.T), tol=DEPENDENT, hermitian=True)
-
-    def solution(self, k, on):
-        """Accelerations, forces of the rows that are on, and the condition of their Delassus matrix."""
-        J, M = self.J[k, on], self.M[k]
-        free, moved = np.linalg.solve(M, self.force[k]), np.linalg.solve(M, J.T)
-        G = J @ moved
-        f = np.linalg.solve(G, self.gamma[k, on] - J @ free)
-        return free + moved @ f, f, np.linalg.cond(G) if on.any() else 1.0
 
 
 def subsets(n, rng, most=32):
@@ -239,7 +206,7 @@ def test_kernels(monkeypatch, tmp_path):
     q, v, tau = state(tree, np.random.default_rng(1), (len(flags),))
     qdd, forces, _ = forward(q, v, tau, flags.astype(float), return_status=True)
     assert np.isfinite(qdd).all() and np.isfinite(forces).all()
-    dense = Textbook(tree, feet, q, v, tau)
+    dense = DenseDynamics(tree, feet, q, v, tau)
     for k, on in enumerate(np.repeat(flags == 1.0, 3, axis=1)):
         if dense.rank(k, on) == on.sum():
             assert error(qdd[k], dense.solution(k, on)[0]) < 1e-9

@@ -305,9 +305,9 @@ def pairs(tree, names, rng):
     return out
 
 
-def two_branches():
-    """Floating tree with two branches, of joints of five kinds."""
-    m = some_mechanism(11, 6, "floating")
+def two_branches(seed=11):
+    """Floating tree with two branches, of joints of five kinds where no other is asked for."""
+    m = some_mechanism(seed, 6, "floating")
     leaves = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i]
     return m, [m.tree.link_names[i] for i in (leaves[0], leaves[-1])]
 

@@ -21,8 +21,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers and processes that tests 
     folder = tempfile.TemporaryDirectory(prefix="delassus-kernels-")
     os.environ["DELASSUS_CACHE"] = folder.name
 
-# machine code is what is tested, and tests that have nothing else to do wait for it
-os.environ.setdefault("DELASSUS_COMPILE", "wait")
+# the evaluator gives the bits of machine code; tests of machine code ask for it, by the fixture of this name
+os.environ.setdefault("DELASSUS_COMPILE", "never")
 
 signal.signal(
     signal.SIGINT, signal.default_int_handler
@@ -40,6 +40,12 @@ def pytest_collection_finish():
 def elsewhere(tmp_path, monkeypatch):
     """MuJoCo writes its warnings to a file in the current directory."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def machine_code(monkeypatch):
+    """Kernels and loops wait for LLVM, and processes that tests start do, too."""
+    monkeypatch.setenv("DELASSUS_COMPILE", "wait")
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import delassus as ds
 from delassus.errors import ConfigurationError, ConstraintError, ModelError, UnknownNameError
 from internals import (
     DYNAMICS_ALGORITHMS,
-    ITERATIVE,
     SOFT,
     UNCONSTRAINED,
     DynamicsProblem,
@@ -25,13 +24,11 @@ from internals import (
     RawLink,
     TraceOps,
     build_tree,
-    energy,
     joint_kinds,
     matrix_to_quaternion,
-    rnea,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, by_method, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
+from tools import AGREEMENT, by_method, error, error_estimates, make_motion, random_frame, random_rotation
 
 STEP = 1e-5
 """Time step of central differences, in s."""
@@ -268,7 +265,7 @@ def independent(m, candidates, q):
 @pytest.mark.parametrize("method", CONSTRAINED)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_constrained(seed, method):
-    m = mechanism(seed, 4, 11)
+    m = mechanism(seed, 4, 8)
     tree = m.tree
     q, v, tau, rest = everything(m, (2,))
     kept = []
@@ -308,9 +305,9 @@ def pairs(tree, names, rng):
     return out
 
 
-def two_branches(seed=0):
-    """Floating tree with two branches, of every type of joint."""
-    m = some_mechanism(seed, 14, "floating")
+def two_branches(seed=11):
+    """Floating tree with two branches, of joints of five kinds where no other is asked for."""
+    m = some_mechanism(seed, 6, "floating")
     leaves = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i]
     return m, [m.tree.link_names[i] for i in (leaves[0], leaves[-1])]
 
@@ -320,13 +317,12 @@ CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [5])
-def test_rows_keep_their_velocity(case, seed):
+def test_rows_keep_their_velocity(case):
     """Derivative of the rows' velocity along the motion, at velocities that violate the constraint: the target.
 
     Points in their own frame's axes: the derivative of their components in axes that stand still.
     """
-    m, names = two_branches(seed)
+    m, names = two_branches()
     tree, rng = m.tree, m.rng
     c = pairs(tree, names, rng)[case]
     q, v, tau = state(tree, rng)
@@ -368,7 +364,7 @@ def as_pose(T):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_stabilisation(case):
-    m, names = two_branches(1)
+    m, names = two_branches()
     tree, rng = m.tree, m.rng
     c = pairs(tree, names, rng)[case]
     q, v, tau = state(tree, rng)
@@ -427,7 +423,7 @@ def test_stabilised_pendulum():
 
 @pytest.mark.slow
 def test_what_comes_with_each_call():
-    m, (first, second) = two_branches(1)
+    m, (first, second) = two_branches()
     tree, rng = m.tree, m.rng
     q, v, tau = state(tree, rng, (3,))
     K, p, x = rng.normal(size=(2, 6)), rng.normal(size=(3, 3)), np.array([2.0, 0.1, 0.2, 0.3, 2, 0, 2, 0, 0, 2])
@@ -496,10 +492,10 @@ def dependent_on_earlier(J):
     return np.diff(ranks) == 0
 
 
-FOUR_POINTS = [ds.Point(ds.Frame("left_foot", p)) for p in FOOT]
-DOOR = [ds.Hinge(ds.Frame("left_foot", (0, 0, z)), ds.Frame("right_foot")) for z in (0.0, 0.2)]
-EIGHT_ROWS = [ds.Rows("left_foot", np.random.default_rng(5).normal(size=(8, 6)))]
-NAILED = [ds.Weld("world"), ds.Point("right_foot"), ds.Point("right_foot")]
+FOUR_POINTS = [ds.Point(ds.Frame("branch1_3", p)) for p in FOOT]
+DOOR = [ds.Hinge(ds.Frame("branch1_3", (0, 0, z)), ds.Frame("branch2_3")) for z in (0.0, 0.2)]
+EIGHT_ROWS = [ds.Rows("branch1_3", np.random.default_rng(5).normal(size=(8, 6)))]
+NAILED = [ds.Weld("world"), ds.Point("branch2_3"), ds.Point("branch2_3")]
 
 
 @pytest.mark.slow
@@ -513,7 +509,7 @@ NAILED = [ds.Weld("world"), ds.Point("right_foot"), ds.Point("right_foot")]
 )  # fmt: skip
 def test_which_rows_are_redundant(constraints, method):
     """The rows that depend on those before them; without them the others are independent and give the same motion."""
-    robot = ds.mechanisms.humanoid()
+    robot = ds.mechanisms.star(2, 3)
     q, v, tau = state(robot, np.random.default_rng(0), (2, 3))
     solution = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=method)
     J = ds.jacobian(robot, constraints, q)
@@ -523,9 +519,9 @@ def test_which_rows_are_redundant(constraints, method):
         assert np.array_equal(solution.redundant_rows[k], dependent_on_earlier(J[k])), k
     if constraints is EIGHT_ROWS:
         assert solution.redundant_rows[0, 0].tolist() == [False] * 6 + [True] * 2
-        kept = ds.forward_dynamics(robot, q, 0 * v, tau, ds.Rows("left_foot", constraints[0].rows[:6]))
+        kept = ds.forward_dynamics(robot, q, 0 * v, tau, ds.Rows("branch1_3", constraints[0].rows[:6]))
         assert error(kept.qdd, solution.qdd) < ELIMINATION
-        assert "constraint 0, Rows('left_foot', 8 rows)" in solution.report()
+        assert "constraint 0, Rows('branch1_3', 8 rows)" in solution.report()
         assert "dependent on rows before them: 6 (at 6), 7 (at 6)" in solution.report()
     if constraints is NAILED:
         assert solution.redundant_rows[1, 2].tolist() == [True] * 6 + [False] * 3 + [True] * 3
@@ -662,13 +658,13 @@ def test_redundant_rows_of_different_size(method, s):
 def test_sizes_of_rows_decide_nothing(seed, method):
     """Accelerations, status and redundant rows are those of rows of one size, if the rows do not contradict."""
     rng = np.random.default_rng(seed)
-    tree = some_mechanism(seed, 8, ("fixed", "floating")[seed % 2]).tree
+    tree = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2]).tree
     K = rng.normal(size=(4, 6))
     K = np.concatenate([K, rng.normal(size=(3, 4)) @ K])[rng.permutation(7)]
     states = state(tree, rng, (3,))
     found = []
     for sizes in (np.ones((7, 1)), 10.0 ** rng.uniform(-4, 4, (7, 1))):
-        rows = [ds.Rows("l7", sizes * K), ds.Rows("l5", sizes[::-1] * K)]
+        rows = [ds.Rows("l5", sizes * K), ds.Rows("l3", sizes[::-1] * K)]
         found.append(ds.forward_dynamics(tree, *states, rows, method=method))
         held = found[-1].status == ds.DynamicsStatus.REDUNDANT
         assert violation(tree, rows, states, found[-1])[held].max(initial=0.0) < ROW
@@ -721,60 +717,7 @@ def test_overflow_is_reported():
         assert np.all(np.isfinite(solution.qdd[0]))
 
 
-# -- on symbols ----------------------------------------------------------------------------------------------------
-
-
-def on_symbols(m, constraints, values, compute):
-    """A result of an algorithm, traced and evaluated: all inputs are symbols."""
-    tree, ops = m.tree, TraceOps()
-    columns = {"gravity", "wrench", "target"}
-    symbols = {n: ops.unknown(len(x), 1) if n in columns else ops.vector(len(x)) for n, x in values.items()}
-    problem = Problem(ops, tree, constraints, symbols["q"])
-    rows = [range(problem.n_rows)[at] for at in problem.rows]
-    goals = [Goal(ops.take(symbols["target"], at, None), symbols["gains"][0], symbols["gains"][1]) for at in rows]
-    motion = DynamicsProblem(
-        problem, symbols["v"], symbols["tau"], gravity=symbols["gravity"], wrenches={0: symbols["wrench"]},
-        damping=symbols["damping"], goals=goals,
-    )  # fmt: skip
-    result = compute(motion, motion.per_joint(symbols["tau"]))
-    return evaluated(ops, result, *values.values())[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_symbols(seed):
-    m = mechanism(seed, 6, 12)
-    tree, rng = m.tree, m.rng
-    if not tree.nv:
-        pytest.skip("nothing moves")
-    q, v, tau = state(tree, rng)
-    constraints = independent(m, some_constraints(m, most=3)[0], q)
-    size = sum(c.size for c in constraints)
-    values = {
-        "q": q, "v": v, "tau": tau, "gravity": rng.normal(size=3), "wrench": rng.normal(size=6),
-        "damping": rng.uniform(0, 1, tree.nv), "target": rng.normal(size=size), "gains": rng.uniform(1, 5, 2),
-    }  # fmt: skip
-    at = tree.placement(tree.link_names[0])
-    body = ds.Frame(tree.link_names[0], -at.rotation.T @ at.position, at.rotation.T)
-    given = {"gravity": values["gravity"], "damping": values["damping"], "wrenches": {body: values["wrench"]}}
-    alpha, beta = values["gains"][1], values["gains"][0]
-    stable = ds.Baumgarte(np.sqrt(alpha), beta / (2 * np.sqrt(alpha)))
-    split = np.split(values["target"], np.cumsum([c.size for c in constraints]))[:-1]
-    for name, method in DYNAMICS_ALGORITHMS.items():
-        used = [] if name in UNCONSTRAINED | SOFT else constraints
-        more = {} if not used else {"targets": split, "baumgarte": stable}
-        direct = ds.forward_dynamics(tree, q, v, tau, used, method=name, **given, **more)
-        if name in ITERATIVE and used and direct.iterations > 12:  # programs have a fixed number of iterations
-            continue
-        traced = on_symbols(m, used, values, lambda motion, _, method=method: [method(motion).qdd])
-        assert error(traced[:, 0], direct.qdd) < ELIMINATION, name
-    for compute, expected in (
-        (lambda motion, a: [rnea.inverse_dynamics(motion, a)], ds.inverse_dynamics(tree, q, v, tau, **given)),
-        (lambda motion, a: [rnea.inverse_dynamics(motion)], ds.bias_force(tree, q, v, **given)),
-        (lambda motion, a: [energy.kinetic_energy(motion)], ds.kinetic_energy(tree, q, v)),
-        (lambda motion, a: [energy.momentum(motion)], ds.momentum(tree, q, v)),
-    ):
-        assert error(on_symbols(m, [], values, compute).ravel(), np.ravel(expected)) < AGREEMENT
+# -- what is absent ----------------------------------------------------------------------------------------------------
 
 
 def operations(motion, method="aba"):

@@ -30,7 +30,7 @@ from internals import (
 )
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import everything, independent, state
-from tools import by_method, error, error_estimates, evaluated, make_motion, random_frame, random_rotation
+from tools import DenseDynamics, by_method, error, error_estimates, make_motion, random_frame, random_rotation
 
 HARD = ("ltl", "pv", "pv-early")
 
@@ -61,7 +61,7 @@ def assert_same(motion, name):
 
 
 def random_problem(seed, batch=(2,)):
-    m = some_mechanism(seed, int(np.random.default_rng(seed).integers(5, 11)), ("fixed", "floating")[seed % 2])
+    m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 8)), ("fixed", "floating")[seed % 2])
     q, v, tau, rest = everything(m, batch)
     kept = independent(m, some_constraints(m)[0], q)
     targets = [m.rng.normal(size=c.size) for c in kept]
@@ -272,9 +272,9 @@ KINDS = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.COS_SIN, joint
 def test_rows_that_hold_a_link(kind, turned):
     """Written anew, six that are known, and five beyond the joint: near and far axes, before joints of any kind."""
     rng = np.random.default_rng(5)
-    turns = [random_rotation(rng) if turned else np.eye(3) for _ in range(9)]
-    links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(9)]
-    kinds = [kind if k == 7 else joint_kinds.PRISMATIC if k == 3 else joint_kinds.REVOLUTE for k in range(1, 9)]
+    turns = [random_rotation(rng) if turned else np.eye(3) for _ in range(7)]
+    links = [RawLink(f"l{k}", 1.0, rng.uniform(-0.2, 0.2, 3), 0.1 * np.eye(3)) for k in range(7)]
+    kinds = [kind if k == 5 else joint_kinds.PRISMATIC if k == 3 else joint_kinds.REVOLUTE for k in range(1, 7)]
     joints = [
         RawJoint(
             f"j{k}",
@@ -289,14 +289,14 @@ def test_rows_that_hold_a_link(kind, turned):
         for k, some_kind in enumerate(kinds, 1)
     ]
     tree = build_tree("arm", links, joints, root="floating")
-    for link in ("l8", "l7", "l3"):
+    for link in ("l6", "l5", "l3"):
         K = rng.normal(size=(6, 6))
-        for c in (ds.Weld(link), ds.Weld(random_frame(rng, link)), ds.Rows(link, (1e4 if link == "l8" else 1.0) * K)):
+        for c in (ds.Weld(link), ds.Weld(random_frame(rng, link)), ds.Rows(link, (1e4 if link == "l6" else 1.0) * K)):
             q, v, tau = state(tree, rng)
-            expected = ds.forward_dynamics(tree, q, v, tau, c, method="kkt")
-            got = traced(tree, [c], "pv-early")(q, v, tau)
-            assert error(got[0], expected.qdd) < SAME and error(got[1], expected.forces[0]) < SAME
-            assert ds.forward_dynamics(tree, q, v, tau, c, method="pv-early").error_estimate < 10 * ACCURATE
+            qdd, forces, _ = DenseDynamics(tree, [c], q[None], v[None], tau[None]).solution(0)
+            got = ds.forward_dynamics(tree, q, v, tau, c, method="pv-early")
+            assert error(got.qdd, qdd) < SAME and error(got.forces[0], forces) < SAME
+            assert got.error_estimate < 10 * ACCURATE
 
 
 @pytest.mark.parametrize("axis", range(3))
@@ -323,22 +323,13 @@ def test_estimates_hardly_depend_on_the_unit_of_length(axis):
     assert estimate(1.0) < ACCURATE and 0.03 < estimate(1000.0) / estimate(1.0) < 30.0
 
 
-def traced(tree, constraints, name):
-    """A method traced, as a function of numbers: accelerations and forces."""
-    ops = TraceOps()
-    x = [ops.vector(size) for size in (tree.nq, tree.nv, tree.nv)]
-    problem = Problem(ops, tree, check_constraints(tree, constraints), x[0])
-    found = DYNAMICS_ALGORITHMS[name](DynamicsProblem(problem, *x[1:], gravity=ops.constant([[0.0], [0.0], [-9.81]])))
-    return lambda *state: [y[:, 0] for y in evaluated(ops, [found.qdd, found.forces], *state)]
-
-
 @pytest.mark.slow
 def test_loops():
     """Inside one another, across the base, through the world, beside rows that are eliminated on the way."""
-    robot = ds.mechanisms.star(4, 4)
+    robot = ds.mechanisms.star(4, 3)
     rng = np.random.default_rng(0)
     q, v, tau = state(robot, rng, (3,))
-    feet, hands = ("branch1_4", "branch2_4"), ("branch3_4", "branch4_4")
+    feet, hands = ("branch1_3", "branch2_3"), ("branch3_3", "branch4_3")
     a, b, c, d = (random_frame(rng, name) for name in (*feet, *hands))
     loop = ds.Point(c, d)
     for constraints in (
@@ -357,19 +348,21 @@ def test_loops():
 @pytest.mark.parametrize("name", HARD)
 def test_more_rows_than_motions(name):
     """Eight rows on a link, rows that are left at the world, a constraint that nothing moves: the status says so."""
-    robot = ds.mechanisms.humanoid()
+    robot = ds.mechanisms.star(2, 3)
     q, v, tau = state(robot, np.random.default_rng(0), (2,))
     for constraints, rank in (
-        ([ds.Rows("left_foot", np.random.default_rng(1).normal(size=(8, 6)))], 6),
-        ([ds.Weld("left_foot"), ds.Point("right_foot"), ds.Weld("left_foot")], 9),
+        ([ds.Rows("branch1_3", np.random.default_rng(1).normal(size=(8, 6)))], 6),
+        ([ds.Weld("branch1_3"), ds.Point("branch2_3"), ds.Weld("branch1_3")], 9),
         ([ds.Weld("world")], 0),
-        ([ds.Weld("left_foot"), ds.Weld("left_foot", "right_foot"), ds.Weld("right_foot")], 12),
+        ([ds.Weld("branch1_3"), ds.Weld("branch1_3", "branch2_3"), ds.Weld("branch2_3")], 12),
     ):
         solution = ds.forward_dynamics(robot, q, 0 * v, tau, constraints, method=name)
         assert np.all(solution.rank == rank) and not np.any(solution.status == ds.DynamicsStatus.SOLVED)
         assert np.all(np.isfinite(solution.qdd)) and np.abs(solution.dynamics_residual()).max() < 1e-8
+        if name != "pv-early":
+            continue
         motion, _ = make_motion(robot, q, 0 * v, tau, constraints)
-        assert not np.any(error_estimates(motion, "pv-early") <= 1e-6)
+        assert not np.any(error_estimates(motion, name) <= 1e-6)
 
 
 # -- what it costs -------------------------------------------------------------------------------------------------
@@ -465,15 +458,15 @@ def test_every_method_is_here():
     robot = ds.mechanisms.humanoid()
     zero = np.zeros(robot.nv)
     assert ds.forward_dynamics(robot, robot.neutral(), zero, zero, ds.Point("left_foot")).method == "ltl"
-    long = ds.mechanisms.chain(80)
-    assert ds.forward_dynamics(long, long.neutral(), *np.zeros((2, 80)), ds.Point("link80")).method == "pv-early"
+    long = ds.mechanisms.chain(68)
+    assert ds.forward_dynamics(long, long.neutral(), *np.zeros((2, 68)), ds.Point("link68")).method == "pv-early"
 
 
 @pytest.mark.parametrize("function", [ds.bias_force, ds.forward_dynamics])
 def test_direct_calls_are_linear_in_the_number_of_links(function):
     """Calls of functions, of Python and of NumPy: as many for each link that a chain has more."""
     counts = []
-    for n in (20, 40, 80):
+    for n in (10, 20, 40):
         arm, calls = ds.mechanisms.chain(n), []
         q, zero = arm.random(0), np.zeros(n)
         given = (q, zero) if function is ds.bias_force else (q, zero, zero)

@@ -10,15 +10,11 @@ from delassus.errors import ConfigurationError, ConstraintError
 from delassus_studies.bench.errors import usual_and_near_singular
 from delassus_studies.cases import Case
 from internals import (
-    DYNAMICS_ALGORITHMS,
     HARD_AND_SOFT,
     SOFT,
-    DynamicsProblem,
-    Goal,
     NumpyOps,
     Problem,
     SparseFactor,
-    TraceOps,
     configuration_from_mujoco,
     configuration_to_mujoco,
     jacobian_columns,
@@ -26,7 +22,7 @@ from internals import (
     velocity_map_from_mujoco,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, by_method, error, evaluated, make_motion, random_frame
+from tools import AGREEMENT, by_method, error, make_motion, random_frame
 
 CONDITION = 1e-8
 """Two orders of elimination: round-off, and the condition of ``M + Jᵀ R⁻¹ J`` for compliances down to 1e-4."""
@@ -44,7 +40,7 @@ SEEDS = range(4)
 def some_problem(seed, batch=(2,)):
     """Any mechanism, any constraints (loops, redundant rows, rows that come with the call), a state and the rest."""
     rng = np.random.default_rng(seed)
-    m = some_mechanism(seed, int(rng.integers(4, 10)), ("fixed", "floating")[seed % 2])
+    m = some_mechanism(seed, int(rng.integers(4, 7)), ("fixed", "floating")[seed % 2])
     constraints, rows = some_constraints(m)
     tree, rng = m.tree, m.rng
     state = tree.random(rng, batch), rng.normal(size=(*batch, tree.nv)), 5 * rng.normal(size=(*batch, tree.nv))
@@ -190,39 +186,6 @@ def test_the_stiffer_the_closer_to_hard_constraints(method):
     assert distances[0] < 1e-2
     assert distances[1] / distances[0] == pytest.approx(0.1, rel=0.02)
     assert distances[2] / distances[1] == pytest.approx(0.1, rel=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ANY)
-@pytest.mark.parametrize("seed", (2, 5))
-def test_symbols(seed, method):
-    tree, state, constraints, compliance, more = some_problem(seed, ())
-    expected = ds.forward_dynamics(tree, *state, constraints, method=method, compliance=compliance, **more)
-    R, k = diagonal(constraints, compliance), system(tree, state, constraints, {**more, "rows": more["rows"]})[3]
-    still = {**more, "targets": None, "baumgarte": None}
-    own = system(tree, state, constraints, still)[3]
-    ops = TraceOps()
-    given = [] if more["rows"] is None else more["rows"]
-    values = [*state, R, (k - own)[:, 0], more["damping"], *given]
-    q, v, tau = (ops.vector(len(x)) for x in state)
-    r, target, damping = ops.unknown(len(R), 1), ops.unknown(len(R), 1), ops.vector(tree.nv)
-    rows = [ops.unknown(*K.shape) for K in given]
-    at, wrench = next(iter(more["wrenches"].items()))
-    problem = Problem(ops, tree, constraints, q, rows)
-    own = [range(len(R))[at] for at in problem.rows]
-    goals = [Goal(ops.take(target, at, None), compliance=ops.take(r, at, None)) for at in own]
-    body = tree.placement(at.link).link
-    K = ds.jacobian(tree, ds.Rows(at, np.eye(6)), state[0])
-    if body >= 0:
-        tau = [t + float(f) for t, f in zip(tau, K.T @ wrench, strict=True)]
-    motion = DynamicsProblem(
-        problem, v, tau, gravity=ops.constant(more["gravity"][:, None]),
-        damping=damping, goals=goals,
-    )  # fmt: skip
-    solution = DYNAMICS_ALGORITHMS[method](motion)
-    qdd, f = evaluated(ops, [solution.qdd, solution.forces], *values)
-    assert error(qdd[:, 0], expected.qdd) < CONDITION
-    assert error(f[:, 0], stacked(expected)) < 1e2 * CONDITION
 
 
 # -- MuJoCo --------------------------------------------------------------------------------------------------------

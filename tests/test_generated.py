@@ -39,6 +39,7 @@ NUMBER = commit_number()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize(("name", "k"), list(cases()))
 def test_cases(name, k):
     run(name, NUMBER, k)
@@ -47,6 +48,7 @@ def test_cases(name, k):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number", "k"), FOUND)
 def test_found(name, number, k):
+    """By the evaluator: what they found is in programs."""
     run(name, number, k)
 
 

@@ -208,7 +208,7 @@ def _apart(tree, c):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(mechanisms, st.integers(0, 2**32 - 1))
 def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
     """Any links at all: branching or not, between the two ends of a loop, with or without constraints above them."""
@@ -225,7 +225,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(mechanisms)
 def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     tree = mechanism.tree

@@ -26,7 +26,7 @@ from internals import (
 from random_trees import some_constraints, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
-from tools import by_method, error, evaluated, make_motion, random_frame, requested
+from tools import DenseDynamics, error, evaluated, random_frame, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -53,21 +53,20 @@ class Switched:
     def check(self, q, v, tau, flags):
         """Compare with the dense solution of the constraints that are on: per state, whether the estimated error
         is small, and whether the rows that are on are independent."""
-        states = zip(q, v, tau, flags, *self(q, v, tau, flags), strict=True)
-        return np.array([self._check_one(*state) for state in states]).T
+        dense = DenseDynamics(self.tree, self.constraints, q, v, tau)
+        found = zip(flags, *self(q, v, tau, flags), strict=True)
+        return np.array([self._check_one(dense, k, *state) for k, state in enumerate(found)]).T
 
-    def _check_one(self, q, v, tau, flags, qdd, forces, rcond):
-        on = [c for c, flag in zip(self.constraints, flags, strict=True) if flag]
-        independent = ds.forward_dynamics(self.tree, q, v, tau, on, method="kkt").rank == sum(c.size for c in on)
-        splits = np.cumsum([c.size for c in self.constraints])[:-1]
-        own = [f for f, flag in zip(np.split(forces, splits), flags, strict=True) if flag]
+    def _check_one(self, dense, k, flags, qdd, forces, rcond):
+        on = np.repeat(np.asarray(flags, dtype=bool), [c.size for c in self.constraints])
+        independent = dense.rank(k, on) == on.sum()
         if not (rcond > LEAST_RCOND and np.isfinite(forces).all()):
             return False, independent
-        assert all(flag or not f.any() for f, flag in zip(np.split(forces, splits), flags, strict=True))
-        expected = by_method(make_motion(self.tree, q, v, tau, on, passive="none")[0], "kkt")
-        if not on or np.linalg.cond(expected.delassus) <= WELL_CONDITIONED:
-            assert error(qdd, expected.qdd[:, 0]) < SAME + np.finfo(float).eps / rcond
-            assert error(np.concatenate([np.zeros(0), *own]), expected.forces[:, 0]) < SAME
+        assert not forces[~on].any()
+        expected, own, condition = dense.solution(k, on)
+        if condition <= WELL_CONDITIONED:
+            assert error(qdd, expected) < SAME + np.finfo(float).eps / rcond
+            assert error(forces[on], own) < SAME
         return True, independent
 
 
@@ -206,13 +205,11 @@ def test_kernels(monkeypatch, tmp_path):
     q, v, tau = state(tree, np.random.default_rng(1), (len(flags),))
     qdd, forces, _ = forward(q, v, tau, flags.astype(float), return_status=True)
     assert np.isfinite(qdd).all() and np.isfinite(forces).all()
-    for k, on in enumerate(flags):
-        those = [c for c, flag in zip(feet, on, strict=True) if flag]
-        expected = ds.forward_dynamics(tree, q[k], v[k], tau[k], those, method="kkt")
-        if expected.status[()] == ds.DynamicsStatus.SOLVED:
-            assert error(qdd[k], expected.qdd) < 1e-9
-        off = np.repeat(on == 0, 3)
-        assert not forces[k, off].any()
+    dense = DenseDynamics(tree, feet, q, v, tau)
+    for k, on in enumerate(np.repeat(flags == 1.0, 3, axis=1)):
+        if dense.rank(k, on) == on.sum():
+            assert error(qdd[k], dense.solution(k, on)[0]) < 1e-9
+        assert not forces[k, ~on].any()
 
 
 @pytest.mark.slow

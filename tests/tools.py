@@ -65,6 +65,9 @@ def error(actual, expected):
     return difference / scale if scale > NOTHING else difference
 
 
+DEPENDENT = 1e-9
+"""Eigenvalue of the Delassus matrix below which rows are dependent; entries are about one."""
+
 exactly = np.frompyfunc(mpmath.mpf, 1, 1)
 
 
@@ -188,6 +191,35 @@ def error_estimates(motion, name):
     (rcond,) = interpret(rcond_program(asked), np.concatenate(motion.values, axis=-1))
     with np.errstate(divide="ignore"):
         return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
+
+
+class DenseDynamics:
+    """``M q̈ + c = τ + Jᵀ f`` and ``J q̈ = γ`` at a batch of states, solved by NumPy for the rows that are on."""
+
+    def __init__(self, tree, constraints, q, v, tau):
+        self.M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, constraints, q)
+        self.force = tau - ds.bias_force(tree, q, v, passive="none")
+        still = [replace(c, axes="world") if isinstance(c, ds.Point) else c for c in constraints]
+        gamma, at = -ds.jacobian_drift(tree, still, q, v), 0
+        for c in constraints:  # accelerations of points in axes that stand still, seen from those of the frame
+            if isinstance(c, ds.Point) and c.axes == "local":
+                R = ds.forward_kinematics(tree, q, c.first)[..., :3, :3]
+                gamma[..., at : at + 3] = (R.mT @ gamma[..., at : at + 3, None])[..., 0]
+            at += c.size
+        self.J, self.gamma = J, gamma
+
+    def rank(self, k, on=slice(None)):
+        """Rank of the rows that are on, at state k."""
+        J = self.J[k, on]
+        return np.linalg.matrix_rank(J @ np.linalg.solve(self.M[k], J.T), tol=DEPENDENT, hermitian=True)
+
+    def solution(self, k, on=slice(None)):
+        """Accelerations, forces of the rows that are on, and the condition of their Delassus matrix."""
+        J, M = self.J[k, on], self.M[k]
+        free, moved = np.linalg.solve(M, self.force[k]), np.linalg.solve(M, J.T)
+        G = J @ moved
+        f = np.linalg.solve(G, self.gamma[k, on] - J @ free)
+        return free + moved @ f, f, np.linalg.cond(G) if len(G) else 1.0
 
 
 def urdf_joint(name, parent, child, kind="revolute", inside=""):

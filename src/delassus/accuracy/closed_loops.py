@@ -31,6 +31,7 @@ from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.motion import diagonal, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.interpret import interpret_trace
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -84,6 +85,7 @@ def are_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _are_dependent(asked: _Loops) -> bool:
     closed = rank_when_closed(asked.tree, asked.constraints)
     return (closed is not None and closed[0] < closed[1]) or _are_always_dependent(asked)
@@ -95,6 +97,7 @@ def are_always_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _are_always_dependent(asked: _Loops) -> bool:
     tree, constraints = asked.tree, asked.constraints
     if not constraints:
@@ -140,6 +143,7 @@ def independent_coordinates(
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...]:
     tree, constraints = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
@@ -187,6 +191,7 @@ def usual_output(
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -> tuple[float, int]:
     tree = asked.tree
 
@@ -239,6 +244,7 @@ def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Arr
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
     tree, loops = asked.tree, asked.constraints
     with np.errstate(all="ignore"):

@@ -32,6 +32,7 @@ from delassus.model.tree import WORLD, Tree
 from delassus.planner.frame_placement import frame_placement
 from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.spatial.ops import Matrix
+from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps
 
 CUT_COVERS = ("pv-osim", "pv-osimr")
@@ -147,6 +148,7 @@ class _Asked:
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def _plan(asked: _Asked) -> Plan:
     return _Search(asked).plan()
 

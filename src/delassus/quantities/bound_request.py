@@ -51,6 +51,7 @@ from delassus.spatial.dual_ops import Dual, DualOps, Rates
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import quaternion_rows
+from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps
 
 _FORCES: Mapping[str, Callable[..., Forces]] = {"actuators": actuator_forces, "pd": pd_forces}
@@ -374,6 +375,7 @@ def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
 
 
 @lru_cache(maxsize=256)
+@undisturbed
 def elimination_order(request: Request) -> EliminationOrder | None:
     """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
 

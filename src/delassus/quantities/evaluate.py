@@ -285,7 +285,7 @@ def held_rows(asked: Request) -> Request:
     """Request of the "system" of what holds while tasks are done."""
     tasks = asked.options.tasks
     assert tasks is not None, "of control only"
-    m = sum(c.size for c in asked.constraints[tasks :])
+    m = sum(c.size for c in asked.constraints[tasks:])
     outputs = [replace(o, shape=tuple(m if s == "m" else s for s in o.shape)) for o in _OUTPUTS["system"]]
     own = Quantity("held rows", "", asked.quantity.inputs, tuple(outputs), _held, options=asked.quantity.options)
     return replace(asked, quantity=own, error_dtype="float64")

@@ -39,8 +39,9 @@ from delassus.compiler.jit.types import (
     type_of,
 )
 from delassus.compiler.machine import cache
-from delassus.compiler.machine.background import Job, garbage_left, maker, mode, one_at_a_time
+from delassus.compiler.machine.background import Job, maker, mode, one_at_a_time
 from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
+from delassus.spatial.trace.graph import undisturbed
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "compiled_for", "inlined"]
 
@@ -211,8 +212,7 @@ def made(loop: Compiled, types: tuple[Type, ...], key: str, what: str, is_quick:
     """Entry of a loop in the cache, made if there is none: the type of the result, and machine code."""
 
     def make() -> bytes:
-        with garbage_left():
-            assembly, result = Module(CHECKED).assembly(loop, list(types))
+        assembly, result = undisturbed(Module(CHECKED).assembly)(loop, list(types))
         code = (quick_code if is_quick else optimised_code)(assembly)
         return json.dumps(_described(result)).encode() + b"\n" + code
 

@@ -8,7 +8,6 @@ started, or what runs is no Python but a program that was frozen, a thread of th
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import pickle
 import queue
@@ -69,19 +68,6 @@ def waiting() -> Iterator[None]:
             os.environ.pop(MODE, None)
         else:
             os.environ[MODE] = before
-
-
-@contextmanager
-def garbage_left() -> Iterator[None]:
-    """No collection of garbage meanwhile: graphs are millions of objects, none of which is garbage before the end."""
-    if not gc.isenabled():  # by whoever calls, or on another thread that compiles
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class Job(NamedTuple):

@@ -11,14 +11,14 @@ from math import prod
 
 from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.background import Job, garbage_left, maker, mode, one_at_a_time
+from delassus.compiler.machine.background import Job, maker, mode, one_at_a_time
 from delassus.compiler.machine.cache import sources
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.quantities.request import Request
-from delassus.spatial.trace.graph import OperationCount
+from delassus.spatial.trace.graph import OperationCount, undisturbed
 from delassus.version import __version__
 
 
@@ -50,8 +50,7 @@ class KnownProgram:
 
     def _made_program(self) -> Program:
         """The program, which is kept until all code is made of it."""
-        with garbage_left():
-            self._program = make_program(self._asked, dtype=self._dtype)
+        self._program = undisturbed(make_program)(self._asked, dtype=self._dtype)
         return self._program
 
 
@@ -151,10 +150,10 @@ class MachineCode(KnownProgram):
     def _laid_out(self) -> tuple[bytes, bytes]:
         """Facts, and the program as the evaluator takes it, from the cache or made and stored there."""
 
+        @undisturbed
         def make() -> bytes:
             program = self._program or self._made_program()
-            with garbage_left():
-                return _facts(program) + b"\n" + laid_out(program)
+            return _facts(program) + b"\n" + laid_out(program)
 
         key = _key(self._asked, self._dtype, target="evaluator")
         content = disk.fetch(key, make, f"the program of {self._what}", is_lasting=False)
@@ -175,8 +174,7 @@ class MachineCode(KnownProgram):
 
     def _objects(self, lanes: int) -> bytes:
         cpu, program = host(), self._program or self._made_program()
-        with garbage_left():
-            assembly = llvm_module(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
+        assembly = undisturbed(llvm_module)(program, self._scalar, lanes, cpu.vector_registers, cpu.has_fma)
         return object_code(assembly)
 
 
@@ -200,8 +198,7 @@ class DeviceCode(KnownProgram):
         from delassus.compiler.machine.ptx import device_module, ptx
 
         program = self._program or self._made_program()
-        with garbage_left():
-            return ptx(device_module(program, self._scalar), architecture).encode()
+        return ptx(undisturbed(device_module)(program, self._scalar), architecture).encode()
 
 
 def key_of(asked: Request, dtype: str, lanes: int) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import wraps
 from itertools import chain
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.frozen import Frozen
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, OPERATIONS, Op, arity
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 Node = tuple[int, int, int, int]
 """Kind and operands, −1 where there are none; of an input, its number."""
@@ -223,3 +228,28 @@ class Builder:
         op, a, b, c = np.ascontiguousarray(numbers.reshape(-1, 4).T)
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)
+
+
+STACK = 1 << 15
+"""Values that a call of what `undisturbed` wraps asks for, and all calls in it then share.
+
+CPython maps a piece of 16 KiB for a call that crosses the end of the last one, and unmaps it after: of functions that
+are called millions of times, right there, that takes as long as they do.
+"""
+
+
+def undisturbed(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, without collection of garbage and with room for its calls: graphs are millions of objects."""
+
+    @wraps(function)
+    def wrapper(*arguments: P.args, **keywords: P.kwargs) -> T:
+        if not gc.isenabled():  # by whoever calls, or on another thread that compiles
+            return function(*arguments, **keywords)
+        gc.disable()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            gc.enable()
+
+    wrapper.__code__ = wrapper.__code__.replace(co_stacksize=STACK)
+    return wrapper

@@ -196,6 +196,7 @@ class Kept:
         self.is_dependent = is_whole and quantity.has_status and (asked.is_singular or not asked.knows_rank)
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
+        self.is_left = self.is_staged or (self.is_dependent and asked.method not in ITERATIVE)  # the method's program
         self.size, self.used = len(values), 0
         self.entry: Any = None if self.is_dependent else self.kernel.entry
 
@@ -390,7 +391,7 @@ class SolvedCall(DirectCall):
 
     def solved(self) -> dict[str, Array]:
         """Outputs by name."""
-        if self._is_left:
+        if self.kept.is_left:
             results = [np.full((*self.batch, *shape), np.nan) for shape in self.kept.shapes]
             error = np.full(self.batch, np.inf)
         else:
@@ -404,12 +405,6 @@ class SolvedCall(DirectCall):
                 x[flagged] = y
         self.resolved.append(_all_resolved(self, found, error, flagged, last))
         return dict(zip(self.kept.outputs, found, strict=True))
-
-    @property
-    def _is_left(self) -> bool:
-        """Whether the request's program is not run: its rows depend on one another at almost all states."""
-        kept = self.kept
-        return kept.is_staged or (kept.is_dependent and self.request.method not in ITERATIVE)
 
     @property
     def status(self) -> NDArray[np.object_]:
@@ -427,7 +422,7 @@ class SolvedCall(DirectCall):
             if self.kept.is_dense:
                 qdd, forces, wrong = _by_factors(system, at, k)
             elif asked.quantity.name in ("dynamics", "impulse"):
-                if self._is_left:
+                if self.kept.is_left:
                     ranks = ranks_of(system, at.batch)
                     if np.any(ranks[0] == found[1].shape[-1]):
                         found, error = DirectCall(self.kept, at.values, at.batch).computed()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import wraps
 from itertools import chain
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from delassus.frozen import Frozen
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, OPERATIONS, Op, arity
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Node = tuple[int, int, int, int]
 """Kind and operands, −1 where there are none; of an input, its number."""
@@ -251,5 +252,6 @@ def undisturbed(function: Callable[P, T]) -> Callable[P, T]:
         finally:
             gc.enable()
 
-    wrapper.__code__ = wrapper.__code__.replace(co_stacksize=STACK)
+    own: Any = wrapper
+    own.__code__ = own.__code__.replace(co_stacksize=STACK)
     return wrapper

@@ -196,13 +196,13 @@ class Builder:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.value: list[float] = []
-        self._made: dict[Node | float | str, int] = {}
+        self.table: dict[Node | float | str, int] = {}
 
     def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         """Input or operation of that kind and operands, made if there is none yet."""
         node = (op, b, a, c) if b < a and op in COMMUTATIVE else (op, a, b, c)
         number = len(self.nodes)
-        made = self._made.setdefault(node, number)
+        made = self.table.setdefault(node, number)
         if made == number:
             self.nodes.append(node)
             self.value.append(0.0)
@@ -211,7 +211,7 @@ class Builder:
     def constant(self, value: float) -> int:
         """Constant node; zeros of both signs are two."""
         number = len(self.nodes)
-        made = self._made.setdefault(value or value.hex(), number)
+        made = self.table.setdefault(value or value.hex(), number)
         if made == number:
             self.nodes.append(_CONSTANT)
             self.value.append(value)

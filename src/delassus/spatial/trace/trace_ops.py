@@ -119,6 +119,11 @@ class TraceOps(Ops):
         calls = tuple(found for found in self.loops if isinstance(found, Calls))
         return replace(self._build.graph(outputs), calls=calls)
 
+    def forget(self) -> None:
+        """Give back the memory of all nodes: who holds one of them may be in a circle, which waits for Python."""
+        for made in (self._nodes, self._table, self._constants, self.at, *self._erring):
+            made.clear()  # type: ignore[attr-defined]
+
     def since(self, start: int) -> list[Node]:
         """Nodes from that one on."""
         return self._nodes[start:]

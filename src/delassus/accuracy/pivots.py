@@ -30,7 +30,7 @@ from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.sincos import sine_and_cosine
-from delassus.spatial.trace.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import CANCELLED, TraceOps
 
 
 class Tuning(NamedTuple):
@@ -130,6 +130,8 @@ def by_pivots(
     over the noise is round-off.
     """
     scans = scans or Scans(Graph.reachable, values, meetings)
+    if not ops.pivots and max(ops.roundings.values(), default=0.0) <= CANCELLED:
+        return None
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
     if not is_solved:

@@ -7,7 +7,7 @@ A relative error, largest difference over largest entry of each result, is estim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def rcond_by_pivots(
     asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], scans: Scans | None = None
 ) -> ByPivots | None:
     """Reciprocal condition by pivots; None if the request divides by nothing. What iterates is judged by its matrix."""
-    x, scaled, start = usual_states(asked), [], 0
+    scaled, start = list[slice](), 0
     for argument in asked.arguments:
         if argument.keyword == "rows":
             scaled.append(slice(start, start + argument.size))
@@ -89,7 +89,16 @@ def rcond_by_pivots(
     if judged := [nodes for phase, nodes in ops.phases if phase in ITERATED]:
         outputs = judged
     known = TUNING.chosen if judged else TUNING.known
-    return by_pivots(ops, outputs, x, scaled, asked.quantity.has_status, asked.options.active, known, scans)
+    return by_pivots(
+        ops,
+        outputs,
+        partial(usual_states, asked),
+        scaled,
+        asked.quantity.has_status,
+        asked.options.active,
+        known,
+        scans,
+    )
 
 
 def usual_states(asked: Request) -> list[Array]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -30,7 +30,7 @@ from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
 from delassus.spatial.trace.sincos import sine_and_cosine
-from delassus.spatial.trace.trace_ops import TraceOps
+from delassus.spatial.trace.trace_ops import CANCELLED, TraceOps
 
 
 class Tuning(NamedTuple):
@@ -98,12 +98,15 @@ class Scans(NamedTuple):
 
     Attributes
     ----------
+    reachable : callable
+        As `Graph.reachable`.
     values : callable
         As `values`.
     meetings : callable
         As `meetings`.
     """
 
+    reachable: Callable[[Graph, Iterable[int]], NDArray[np.bool_]]
     values: Callable[..., Mapping[int, Array]]
     meetings: Callable[[Graph, Sequence[int]], list[int]]
 
@@ -111,7 +114,7 @@ class Scans(NamedTuple):
 def by_pivots(
     ops: TraceOps,
     outputs: Sequence[Sequence[int]],
-    states: Sequence[Array],
+    usual: Callable[[], Sequence[Array]],
     scaled: Sequence[slice] = (),
     is_solved: bool = True,
     is_switched: bool = False,
@@ -120,28 +123,31 @@ def by_pivots(
 ) -> ByPivots | None:
     """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
-    ``outputs`` are the nodes of each result, ``states`` (n, inputs) usual ones by kind. Pivots are compared with what
+    ``outputs`` are the nodes of each result, ``usual`` gives states (n, inputs) by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
     size that the rows have. Where ``is_solved``, all pivots count, as all rows of the system have to be independent;
     else those that the results need. ``is_switched``: whether constraints can be off. What grows by more than ``known``
     over the noise is round-off.
     """
-    scans = scans or Scans(values, meetings)
+    scans = scans or Scans(Graph.reachable, values, meetings)
+    if not ops.pivots and max(ops.roundings.values(), default=0.0) <= CANCELLED:
+        return None
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
     if not is_solved:
-        needed = graph.reachable(node for nodes in outputs for node in nodes)
+        needed = scans.reachable(graph, (node for nodes in outputs for node in nodes))
         pivots = [pivot for pivot in pivots if needed[pivot[0]]]
-    if not pivots and not _is_coarse(ops, graph, outputs):
+    if not pivots and not _is_coarse(ops, graph, outputs, scans):
         return None
+    states = usual()
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
     of_pivots = [size for _, size, *_ in pivots] if is_solved else ()
     found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known, scans)
     sizes = [_size(found, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
-    usual = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
-    if not all(usual) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
+    references = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
+    if not all(references) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
         return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
     powers = [_powers(sizes, pivots, graph, x, rows, scans) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
@@ -149,14 +155,14 @@ def by_pivots(
     relative: list[Expression | None] = []
     for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
-        own = (size * size if squared else size) * (1.0 / usual[k])
+        own = (size * size if squared else size) * (1.0 / references[k])
         for power, inverse in zip(powers, inverses, strict=True):
             for _ in range(power[k]):
                 own = own * inverse
         relative.append(None if graph.op[node] == Op.CONSTANT else own)
 
     # at usual states errors are what they are there, beside what the chains say of them
-    there = [None if own is None else sizes[k] / usual[k] for k, own in enumerate(relative)]
+    there = [None if own is None else sizes[k] / references[k] for k, own in enumerate(relative)]
     with np.errstate(invalid="ignore"):  # pivots of constraints that are off
         chains = _least_product(there, before, np.fmin, np.ones(len(x)))
     explained = (error * chains)[regular]
@@ -168,9 +174,9 @@ def by_pivots(
     return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
 
 
-def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]]) -> bool:
+def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]], scans: Scans) -> bool:
     """Whether results need known numbers of large round-off."""
-    needed = graph.reachable(node for nodes in outputs for node in nodes)
+    needed = scans.reachable(graph, (node for nodes in outputs for node in nodes))
     numbers = graph.value[needed & (graph.op == Op.CONSTANT)]
     return any(ops.rounding(x) > TUNING.coarse for x in numbers.tolist())
 

@@ -31,7 +31,7 @@ def composite_inertias(problem: Problem) -> list[Any]:
 def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     """Blocks (n_i × n_j) of the mass matrix for every link i and every link j on its support, i itself included."""
     ops, tree, X = problem.ops, problem.tree, problem.X
-    composite = composite_inertias(problem)
+    composite = problem.once(composite_inertias)
     blocks: dict[tuple[int, int], Matrix] = {}
 
     # leaves → root: F = Iᶜ_i S_i, H_ii = S_iᵀ F, and up the support F ← X_jᵀ F, H_ij = Fᵀ S_j
@@ -53,4 +53,4 @@ def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
 
 def mass_matrix(problem: Problem) -> Matrix:
     """Mass matrix ``M`` (nv × nv)."""
-    return symmetric(problem.ops, [joint.nv for joint in problem.tree.joints], mass_matrix_blocks(problem))
+    return symmetric(problem.ops, [joint.nv for joint in problem.tree.joints], problem.once(mass_matrix_blocks))

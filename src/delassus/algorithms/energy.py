@@ -81,7 +81,7 @@ def _about_centre(problem: Problem, forces: Sequence[Matrix]) -> Matrix:
 def momentum_jacobian(problem: Problem) -> Matrix:
     """Centroidal momentum matrix (6 × nv): momentum about the centre of mass, in world axes, is that times ``v``."""
     ops, tree = problem.ops, problem.tree
-    composite, poses, centre = composite_inertias(problem), body_poses(problem), problem.centre_of_mass
+    composite, poses, centre = problem.once(composite_inertias), body_poses(problem), problem.centre_of_mass
     columns: dict[tuple[int, int], Matrix] = {}
     for j in tree.root_to_leaves():
         (R, p), F = poses[j], composite[j].columns(tree.joints[j].motion_axes)

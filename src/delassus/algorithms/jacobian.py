@@ -112,5 +112,5 @@ def _point_velocity(problem: Problem, i: int, arm: Matrix) -> Matrix:
 def jacobian(problem: Problem) -> Matrix:
     """Constraint Jacobian ``J`` (m × nv)."""
     ops, tree = problem.ops, problem.tree
-    blocks = {(c, i): block for c, columns in enumerate(jacobian_columns(problem)) for i, block in columns.items()}
+    blocks = {(c, i): block for c, columns in enumerate(problem.once(jacobian_columns)) for i, block in columns.items()}
     return assembled(ops, [c.size for c in problem.constraints], [joint.nv for joint in tree.joints], blocks)

@@ -168,7 +168,7 @@ def coriolis_matrix(motion: DynamicsProblem) -> Matrix:
     ``C = Σ Jᵀ (H J̇ + B J)`` over all links, with ``2 B v = V ×* H v − H (V × v) + v ×* H V``.
     """
     ops, tree, X = motion.ops, motion.tree, motion.problem.X
-    composite, B, turns = composite_inertias(motion.problem), list[Matrix](), list[Matrix]()
+    composite, B, turns = motion.problem.once(composite_inertias), list[Matrix](), list[Matrix]()
     for V, H in zip(motion.V, motion.problem.inertias, strict=True):
         turns.append(motion_matrix(ops, V))
         rate = -(ops.transpose(turns[-1]) @ H) - H @ turns[-1]

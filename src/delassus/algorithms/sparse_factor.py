@@ -32,7 +32,7 @@ class SparseFactor:
     ) -> None:
         self._ops = ops = problem.ops
         self._tree = tree = problem.tree
-        blocks = mass_matrix_blocks(problem)
+        blocks = dict(problem.once(mass_matrix_blocks))
         for (i, j), block in (added or {}).items():
             add = ops.sym_add if i == j else operator.add
             blocks[i, j] = add(blocks[i, j], block) if (i, j) in blocks else block

@@ -73,6 +73,8 @@ def fewest_operations(
             found = solve(ops, order)
         except _TooLong:
             continue
+        if len(ops.at) > most:
+            continue
         operations = ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
         if operations <= (1.0 + TUNING.margin) * least:
             best = order

@@ -255,21 +255,22 @@ def elementary_rotations(R: Array) -> tuple[tuple[PlanarRotation, ...], SignedPe
     if np.min(np.abs(R)) > 4 * TINY and (three := _three_factors(R)) is not None:
         return three, None  # axes of no permutation are aligned
     best: tuple[tuple[PlanarRotation, ...], SignedPermutation | None] = (), None
-    least = np.inf
-    for P in _signed_permutations():
-        planar = _planar_factors(R @ P.T)
-        if planar is None:
+    least, first = np.inf, 0
+    permutations, costs = _signed_permutations()
+    turned = R @ permutations.transpose(0, 2, 1)
+    bounds = _fewest_factors(turned) + costs
+    for k in np.argsort(bounds, kind="stable").tolist():
+        if bounds[k] > least:
+            break
+        if (planar := _planar_factors(turned[k])) is None:
             continue
-        permutation, cost = None, float(len(planar))
-        if not np.array_equal(P, np.eye(3)):
+        cost = float(len(planar)) + costs[k]
+        if cost < least or (cost == least and k < first):
+            P, least, first = permutations[k], cost, k
             source = tuple(int(np.argmax(np.abs(P[i]))) for i in range(3))
             sign = tuple(float(P[i, source[i]]) for i in range(3))
             permutation = SignedPermutation((source[0], source[1], source[2]), (sign[0], sign[1], sign[2]))
-            cost += 0.1 * (1 + sign.count(-1.0))
-        if cost < least:
-            best, least = (planar, permutation), cost
-        if not least:
-            break
+            best = planar, permutation if k else None
     return best
 
 
@@ -278,7 +279,8 @@ TINY = 1e-15
 
 
 @cache
-def _signed_permutations() -> tuple[Array, ...]:
+def _signed_permutations() -> tuple[Array, Array]:
+    """Signed permutations that are rotations (24, 3, 3), the identity first, and what each costs (24,)."""
     out = []
     for order in itertools.permutations(range(3)):
         for signs in itertools.product((1.0, -1.0), repeat=3):
@@ -287,7 +289,15 @@ def _signed_permutations() -> tuple[Array, ...]:
             if np.linalg.det(P) > 0:
                 out.append(P)
     out.sort(key=lambda P: -np.trace(P))
-    return tuple(out)
+    return np.array(out), np.array([0.0] + [0.1 * (1 + np.count_nonzero(P < 0.0)) for P in out[1:]])
+
+
+def _fewest_factors(R: Array) -> Array:
+    """Number of factors that `_planar_factors` finds of each of some rotations (k, 3, 3), or less."""
+    off = np.abs(R - np.eye(3))
+    along = np.array([off[:, k].max(axis=-1) + off[:, :, k].max(axis=-1) for k in range(3)]).min(axis=0)
+    is_zero = np.array([off[:, a, b] for a, b in itertools.permutations(range(3), 2)]).min(axis=0) < TINY
+    return np.select([off.max(axis=(1, 2)) < TINY, along < 8 * TINY, is_zero], [0.0, 1.0, 2.0], 3.0)
 
 
 def _planar_factors(R: Array) -> tuple[PlanarRotation, ...] | None:

@@ -30,7 +30,7 @@ def ltl_soft(motion: DynamicsProblem) -> Solution:
     ops, slices = motion.ops, motion.tree.v_slices
     wanted, force = wanted_accelerations(motion), applied_forces(motion)
     gamma = [ops.take(wanted, range(rows.start, rows.stop), None) for rows in motion.problem.rows]
-    J, weights = jacobian_columns(motion.problem), _weights(motion)
+    J, weights = motion.problem.once(jacobian_columns), _weights(motion)
     L = SparseFactor(motion.problem, _added(motion, J, weights))
 
     b = [ops.take(force, range(sv.start, sv.stop), None) for sv in slices]

@@ -22,7 +22,7 @@ def rows_over_factor(problem: Problem, L: SparseFactor) -> list[dict[int, Matrix
 
     # leaves → root for each constraint: y_k = j_k / L_kk, j_i −= y_k L_ki  ([LQR] eq. 7)
     Y: list[dict[int, Matrix]] = []
-    for columns in jacobian_columns(problem):
+    for columns in problem.once(jacobian_columns):
         pending: dict[int, Matrix] = {}
         for i, block in columns.items():
             for a in range(tree.joints[i].nv):

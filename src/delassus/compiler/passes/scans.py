@@ -67,21 +67,17 @@ def number_slots(nodes: Nodes, last: Indices, needed: Flags, slot: Indices) -> i
 
 @compiled
 def evaluate(
-    nodes: Nodes, needed: Flags, slot: Indices, noise_of: Indices, values: Array, noise: Array, of_sizes: bool, k: int
-) -> int:
-    """Values of all nodes from k on, each in its row; sines and cosines are left to who calls: the first one, or −1.
+    nodes: Nodes, needed: Flags, slot: Indices, noise_of: Indices, values: Array, noise: Array, of_sizes: bool
+) -> None:
+    """Values of all nodes, each in its row.
 
     What a node makes is multiplied by a row of noise, if it has one. ``of_sizes``: what operations make of the sizes of
     their operands if nothing cancels.
     """
-    n = nodes.op.shape[0]
-    while k < n:
+    for k in range(nodes.op.shape[0]):
         op = nodes.op[k]
         if op < ADD or not needed[k]:
-            k += 1
             continue
-        if op == SIN or op == COS:
-            return k
         out, one, x = values[slot[k]], values[slot[nodes.a[k]]], 0.0
         two = values[slot[nodes.b[k]]] if nodes.b[k] >= 0 else one
         three = values[slot[nodes.c[k]]] if nodes.c[k] >= 0 else one
@@ -101,14 +97,12 @@ def evaluate(
             elif of_sizes:
                 x = size_of(op, one[s], two[s], three[s])
             else:
-                x = chosen(op, one[s], two[s], three[s])
+                x = other_of(op, one[s], two[s], three[s])
             out[s] = x
         if noise_of[k] >= 0:
             factors = noise[noise_of[k]]
             for s in range(out.shape[0]):
                 out[s] = out[s] * factors[s]
-        k += 1
-    return -1
 
 
 @compiled
@@ -155,8 +149,12 @@ def meet_across(one: Indices, other: Indices, meet: Indices) -> None:
 
 
 @compiled
-def chosen(op: int, x: float, y: float, z: float) -> float:
-    """Operations that round nothing; see `delassus.spatial.trace.operations`."""
+def other_of(op: int, x: float, y: float, z: float) -> float:
+    """Other operations; see `delassus.spatial.trace.operations`."""
+    if op == SIN:
+        return math.sin(x)
+    if op == COS:
+        return math.cos(x)
     if op == SELECT:
         return y if x != 0.0 else z
     if op == LESS:
@@ -171,8 +169,10 @@ def chosen(op: int, x: float, y: float, z: float) -> float:
 @compiled
 def size_of(op: int, x: float, y: float, z: float) -> float:
     """Sizes of the same."""
-    if op == LESS:
+    if op == LESS or op == COS:
         return 1.0
+    if op == SIN:
+        return 1.0 if x > 1.0 else x
     if op == COPYSIGN:
         return x
     if op == SELECT:
@@ -197,7 +197,7 @@ def scan(
     elif what == SLOTS:
         return number_slots(nodes, x, flags, y), 0
     elif what == EVALUATE:
-        return evaluate(nodes, flags, x, y, values, noise, other != 0, number), 0
+        evaluate(nodes, flags, x, y, values, noise, other != 0)
     elif what == MEET:
         meetings(nodes, flags, x, two, three)
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from delassus.accuracy import pivots
-from delassus.accuracy.pivots import SIZES, Array, Scans
+from delassus.accuracy.pivots import Array, Scans
+from delassus.compiler.passes.rebuild import Flags
 from delassus.compiler.passes.scans import EVALUATE, MEET, SLOTS, nodes_of, reachable, run
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import last_uses
@@ -15,6 +16,10 @@ from delassus.spatial.trace.operations import OPERATIONS, Op
 
 IS_EXACT = np.array([op not in OPERATIONS or OPERATIONS[op].is_exact for op in Op])
 """Of each kind of operation."""
+
+
+def _reachable(graph: Graph, roots: Iterable[int]) -> Flags:
+    return graph.reachable(roots) if graph.calls else reachable(graph, [np.fromiter(roots, np.int64)])
 
 
 def values(
@@ -45,21 +50,9 @@ def values(
         turns = np.cumsum(is_noisy) - 1
         takes[is_noisy] = turns[is_noisy] % len(noise)
         at[row[constants]] *= 1.0 + parts[:, None] * (noise[takes[constants]] - 1.0)
-    meaning = SIZES if of_sizes else pivots.semantics(graph, given)
-    k = 0
-    with np.errstate(all="ignore"):
-        while True:
-            k, _ = run(
-                EVALUATE, nodes, flags=needed, x=row, y=takes, values=at,
-                noise=at if noise is None else noise, number=k, other=int(of_sizes),
-            )  # fmt: skip
-            if k < 0:
-                return {output: at[row[output]] for output in graph.flat_outputs()}
-            a = int(graph.a[k])
-            angle = given[graph.a[a]] if graph.op[a] == Op.INPUT else at[row[a]]
-            made = meaning[int(graph.op[k])](angle)
-            at[row[k]] = made * noise[takes[k]] if takes[k] >= 0 and noise is not None else made
-            k += 1
+    noise = at if noise is None else noise
+    run(EVALUATE, nodes, flags=needed, x=row, y=takes, values=at, noise=noise, other=int(of_sizes))
+    return {output: at[row[output]] for output in graph.flat_outputs()}
 
 
 def meetings(graph: Graph, of_pivots: Sequence[int]) -> list[int]:
@@ -75,4 +68,4 @@ def meetings(graph: Graph, of_pivots: Sequence[int]) -> list[int]:
     return [int.from_bytes(row.astype("<i8").tobytes(), "little") for row in meet[:n]]
 
 
-SCANS = Scans(values, meetings)
+SCANS = Scans(_reachable, values, meetings)

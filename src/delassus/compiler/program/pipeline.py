@@ -36,6 +36,7 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
     if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
         traced = trace_request(asked, with_rcond, calls=False, dtype=dtype or "float64")
         before, graph = _cut(asked, traced)
+    traced.ops.forget()
     made = Program(
         name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),
         graph=graph,

@@ -202,13 +202,14 @@ class Builder:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.value: list[float] = []
-        self._made: dict[Node | float | str, int] = {}
+        self._columns = np.zeros((4, 0), np.int64)  # of the nodes that have been in a graph
+        self.table: dict[Node | float | str, int] = {}
 
     def node(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         """Input or operation of that kind and operands, made if there is none yet."""
         node = (op, b, a, c) if b < a and op in COMMUTATIVE else (op, a, b, c)
         number = len(self.nodes)
-        made = self._made.setdefault(node, number)
+        made = self.table.setdefault(node, number)
         if made == number:
             self.nodes.append(node)
             self.value.append(0.0)
@@ -217,7 +218,7 @@ class Builder:
     def constant(self, value: float) -> int:
         """Constant node; zeros of both signs are two."""
         number = len(self.nodes)
-        made = self._made.setdefault(value or value.hex(), number)
+        made = self.table.setdefault(value or value.hex(), number)
         if made == number:
             self.nodes.append(_CONSTANT)
             self.value.append(value)
@@ -225,8 +226,11 @@ class Builder:
 
     def graph(self, outputs: Iterable[Iterable[int]]) -> Graph:
         """The graph so far, with these groups of outputs."""
-        numbers = np.fromiter(chain.from_iterable(self.nodes), dtype=np.int64, count=4 * len(self.nodes))
-        op, a, b, c = np.ascontiguousarray(numbers.reshape(-1, 4).T)
+        first = self._columns.shape[1]
+        more = self.nodes[first:]
+        numbers = np.fromiter(chain.from_iterable(more), dtype=np.int64, count=4 * len(more))
+        self._columns = np.concatenate([self._columns, numbers.reshape(-1, 4).T], axis=1)
+        op, a, b, c = self._columns
         groups = tuple(np.array(list(group), dtype=np.int64) for group in outputs)
         return Graph(op, a, b, c, np.array(self.value, dtype=float), groups)
 

@@ -15,18 +15,21 @@ class Expression:
         self.ops, self.node = ops, node
 
     def __add__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.add(self.node, self.ops.number(other)))
+        ops = self.ops
+        return Expression(ops, ops.add(self.node, other.node if type(other) is Expression else ops.number(other)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.subtract(self.node, self.ops.number(other)))
+        ops = self.ops
+        return Expression(ops, ops.subtract(self.node, other.node if type(other) is Expression else ops.number(other)))
 
     def __rsub__(self, other: Any) -> Expression:
         return Expression(self.ops, self.ops.subtract(self.ops.number(other), self.node))
 
     def __mul__(self, other: Any) -> Expression:
-        return Expression(self.ops, self.ops.multiply(self.node, self.ops.number(other)))
+        ops = self.ops
+        return Expression(ops, ops.multiply(self.node, other.node if type(other) is Expression else ops.number(other)))
 
     __rmul__ = __mul__
 

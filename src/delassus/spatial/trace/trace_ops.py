@@ -76,7 +76,7 @@ class TraceOps(Ops):
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
         self._build = Builder()
-        self._nodes = self._build.nodes
+        self._nodes, self._table, self._constants = self._build.nodes, self._build.table, self._build.value
         self._random, self._errors = random.Random(0), np.random.default_rng(1)
         self._n_inputs = 0
         self._build.constant(0.0)
@@ -114,6 +114,11 @@ class TraceOps(Ops):
         """The graph so far, with these groups of outputs."""
         calls = tuple(found for found in self.loops if isinstance(found, Calls))
         return replace(self._build.graph(outputs), calls=calls)
+
+    def forget(self) -> None:
+        """Give back the memory of all nodes: who holds one of them may be in a circle, which waits for Python."""
+        for made in (self._nodes, self._table, self._constants, self.at, *self._erring):
+            made.clear()  # type: ignore[attr-defined]
 
     def since(self, start: int) -> list[Node]:
         """Nodes from that one on."""
@@ -153,16 +158,17 @@ class TraceOps(Ops):
 
     def _folded(self, op: int, a: int, b: int, c: int) -> int:
         """Node of the number that an operation gives on known numbers; zero for a difference that is round-off."""
-        value, size = value_of(op, self.at, a, b, c), len(self.at)
-        known = [(abs(self.at[k]), self._rounding(self.at[k])) for k in (a, b, c) if k >= 0]
-        r = math.hypot(*(own for _, own in known))
-        if op in (ADD, SUBTRACT):
-            error = math.hypot(*(x * own for x, own in known))
+        at = self.at
+        value, size = value_of(op, at, a, b, c), len(at)
+        own = [self._rounding(at[k]) for k in (a, b, c) if k >= 0]
+        r = math.hypot(*own)
+        if op == ADD or op == SUBTRACT:
+            error = math.hypot(*(abs(at[k]) * x for k, x in zip((a, b), own, strict=True)))
             if abs(value) <= LOST * ScalarOps.epsilon * error < math.inf:
                 return 0
             r = error / abs(value) if value else 0.0
         node = self.number(value)
-        if len(self.at) > size:  # equal numbers of a file are exact
+        if len(at) > size:  # equal numbers of a file are exact
             self.roundings[value] = math.hypot(r, not has_few_digits(value))
         return node
 
@@ -173,7 +179,8 @@ class TraceOps(Ops):
         return 0.0 if has_few_digits(number) else 1.0
 
     def _rounding(self, number: float) -> float:
-        return self.roundings.get(number, 0.0 if has_few_digits(number) else GIVEN)
+        found = self.roundings.get(number)
+        return found if found is not None else 0.0 if has_few_digits(number) else GIVEN
 
     def add(self, a: int, b: int) -> int:
         """``a + b``."""
@@ -192,7 +199,19 @@ class TraceOps(Ops):
             return qa
         if a == b and p == MULTIPLY and CONSTANT in (self._nodes[pa][0], self._nodes[pb][0]):
             return self.multiply(self.number(2.0), a)
-        return self.operation(ADD, a, b)
+        if p == CONSTANT == q:
+            return self._folded(ADD, a, b, -1)
+        return self._made((ADD, b, a, -1) if b < a else (ADD, a, b, -1), self.at[a] + self.at[b])
+
+    def _made(self, node: Node, value: float) -> int:
+        """The node, made with its value at the generic state if there is none."""
+        number = len(self.at)
+        made = self._table.setdefault(node, number)
+        if made == number:
+            self._nodes.append(node)
+            self._constants.append(0.0)
+            self.at.append(value)
+        return made
 
     def subtract(self, a: int, b: int) -> int:
         """``a − b``."""
@@ -211,26 +230,34 @@ class TraceOps(Ops):
             return pb if b == pa else pa
         if q == ADD and a in (qa, qb):
             return self.negate(qb if a == qa else qa)
-        return self.operation(SUBTRACT, a, b)
+        if p == CONSTANT == q:
+            return self._folded(SUBTRACT, a, b, -1)
+        return self._made((SUBTRACT, a, b, -1), self.at[a] - self.at[b])
 
     def multiply(self, a: int, b: int) -> int:
         """``a · b``; a sign moves out, and a product with ``1 / y`` is a quotient."""
         if not a or not b:
             return 0
-        p, q = self._nodes[a], self._nodes[b]
-        if p[0] == CONSTANT:
+        (p, left, right, _), (q, over, under, _) = self._nodes[a], self._nodes[b]
+        if p == CONSTANT:
             return self._scaled(a, b)
-        if q[0] == CONSTANT:
+        if q == CONSTANT:
             return self._scaled(b, a)
-        for (op, left, right, _), y in ((p, b), (q, a)):
-            if op == NEGATE:
-                return self.negate(self.multiply(left, y))
-            if op == DIVIDE:
-                if right == y:
-                    return left
-                if left == self._one:
-                    return self.divide(y, right)
-        return self.operation(MULTIPLY, a, b)
+        if p == NEGATE:
+            return self.negate(self.multiply(left, b))
+        if p == DIVIDE:
+            if right == b:
+                return left
+            if left == self._one:
+                return self.divide(b, right)
+        if q == NEGATE:
+            return self.negate(self.multiply(over, a))
+        if q == DIVIDE:
+            if under == a:
+                return over
+            if over == self._one:
+                return self.divide(a, under)
+        return self._made((MULTIPLY, b, a, -1) if b < a else (MULTIPLY, a, b, -1), self.at[a] * self.at[b])
 
     def _scaled(self, number: int, x: int) -> int:
         """A known number times ``x``."""
@@ -248,8 +275,10 @@ class TraceOps(Ops):
         if op == MULTIPLY:
             for y, z in ((left, right), (right, left)):
                 if self._nodes[y][0] == CONSTANT:
-                    return self.multiply(self.operation(MULTIPLY, number, y), z)
-        return self.operation(MULTIPLY, number, x)
+                    return self.multiply(self._folded(MULTIPLY, number, y, -1), z)
+        if op == CONSTANT:
+            return self._folded(MULTIPLY, number, x, -1)
+        return self._made((MULTIPLY, x, number, -1) if x < number else (MULTIPLY, number, x, -1), factor * self.at[x])
 
     def divide(self, a: int, b: int) -> int:
         """``a / b``."""
@@ -275,11 +304,12 @@ class TraceOps(Ops):
 
     def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:
         """Sum of products of a row and the entries of a column that are not zero."""
-        total = 0
+        total, add, multiply = 0, self.add, self.multiply
         for i, y in column:
             x = row[i]
             if x:
-                total = self.add(total, self.multiply(x, y))
+                product = multiply(x, y)
+                total = add(total, product) if total else product
         return total
 
     def total(self, nodes: Sequence[int]) -> int:

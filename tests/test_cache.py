@@ -1077,6 +1077,14 @@ def test_processes_that_want_the_same_loop_compile_it_once(loop, folder):
     assert [path.suffix for path in folder.iterdir()] == [".kernel"]
 
 
+@posix
+def test_one_process_does_a_task_at_a_time(folder, monkeypatch):
+    assert cache.only_one("a task") == folder
+    assert cache.only_one("a task") is None and cache.only_one("another one") == folder
+    monkeypatch.setenv("DELASSUS_CACHE", "off")
+    assert cache.only_one("a third one") is None
+
+
 # -- what it costs -------------------------------------------------------------------------------------------------
 
 

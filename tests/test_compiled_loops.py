@@ -195,6 +195,22 @@ def _next(x, k):
     return y
 
 
+@compiled
+def _kept_over(n, rounds):
+    first, total = np.ones(n), 0.0
+    pair = Pair(first, n)
+    for k in range(rounds):
+        row = np.full(n, k)
+        total += row[0] + pair.a[k % pair.n]
+    return total, first
+
+
+def test_arrays_that_are_named_once_stay() -> None:
+    """While loops give back what they make."""
+    (total, first), (expected, ones) = _kept_over(4, 100), _kept_over.function(4, 100)
+    assert total == expected and np.array_equal(first, ones)
+
+
 @pytest.mark.slow
 def test_memory_is_given_back() -> None:
     """What no variable holds after a round of a loop, and what a function does not return: else 0.8 to 3 GB."""

@@ -118,16 +118,33 @@ class Expressions(Text):
     def _Name(self, node: ast.Name) -> Value:
         if node.id in self.fixed:
             return self.fixed[node.id]
-        if node.id in self.kinds:
-            kind = self.kinds[node.id]
-            loads = zip(operands_of(kind), self.places[node.id], strict=True)
-            return Value(kind, tuple(self.do(f"load {llvm}, ptr {place}") for llvm, place in loads))
+        if (variable := self._variable(node)) is not None:
+            return self._loaded(*variable)
         found = self.object_of(node)
         if found is None:
             raise TypeError(f"{node.id} has no value here")
         return self.constant_of(found)
 
+    def _variable(self, node: ast.expr) -> tuple[Type, list[str]] | None:
+        """Type and places of a variable, or of an item of one, by its name, of an item."""
+        if isinstance(node, ast.Name) and node.id in self.kinds and node.id not in self.fixed:
+            return self.kinds[node.id], self.places[node.id]
+        whole = self._variable(node.value) if isinstance(node, ast.Attribute) else None
+        if whole is None or not isinstance(node, ast.Attribute):
+            return None
+        kind, places = whole
+        if not isinstance(kind, TupleOf) or node.attr not in kind.names:
+            return None
+        k = kind.names.index(node.attr)
+        return kind.items[k], places[kind.parts[k]]
+
+    def _loaded(self, kind: Type, places: list[str]) -> Value:
+        loads = zip(operands_of(kind), places, strict=True)
+        return Value(kind, tuple(self.do(f"load {llvm}, ptr {place}") for llvm, place in loads))
+
     def _Attribute(self, node: ast.Attribute) -> Value:
+        if (variable := self._variable(node)) is not None:
+            return self._loaded(*variable)
         found = self.object_of(node)
         if found is not None:
             return self.constant_of(found)
@@ -261,8 +278,7 @@ class Expressions(Text):
         self.keep(self.converted(a, kind), places)
         self.lines += rest
         self.begin(end)
-        loads = zip(operands_of(kind), places, strict=True)
-        return Value(kind, tuple(self.do(f"load {llvm}, ptr {place}") for llvm, place in loads))
+        return self._loaded(kind, places)
 
     def keep(self, value: Value, places: list[str]) -> None:
         """Store a value's operands."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from types import FunctionType
 
@@ -43,10 +44,16 @@ def _functions(source: str) -> dict[int, ast.FunctionDef]:
     return found
 
 
+def _changes(node: ast.AST) -> str | None:
+    """The variable that a node gives a value to."""
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
+
+
 class Body(Expressions):
     """A function for arguments of certain types.
 
     A variable has the widest type of what is assigned to it. The body is translated until types stay: once, or twice.
+    What is assigned once, and not in a branch or a loop, is no variable but a name.
     """
 
     def __init__(
@@ -58,18 +65,21 @@ class Body(Expressions):
         nodes = list(ast.walk(tree))
         self._returns = any(isinstance(node, ast.Return) and node.value is not None for node in nodes)
         self._known: Type | None = None if self._returns else NOTHING
-        self._ends: list[tuple[str, str]] = []
+        self._ends, self._held = list[tuple[str, str]](), list[str]()
         names = [argument.arg for argument in tree.args.args]
-        self._changed = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        self._changed = Counter(map(_changes, nodes))
+        whole = (statement for statement in tree.body if isinstance(statement, ast.Assign | ast.AnnAssign))
+        self._once = {name for x in whole for name in map(_changes, ast.walk(x)) if self._changed[name] == 1} - {*names}
         while True:
             before = (dict(self.kinds), self._known, self.allocates)
             self.slots, self.lines, self.places, self.products, self._names = [], [], {}, {}, 0
+            self.fixed, self._held, self._widened = {}, [], False
             for variable, kind in self.kinds.items():
                 self._reserve(variable, kind)
             self._take(names, arguments)
             for statement in tree.body:
                 self.statement(statement)
-            if before == (self.kinds, self._known, self.allocates):
+            if before == (self.kinds, self._known, self.allocates) or not (self._widened or self.allocates):
                 break
         assert self._known is not None
         self.called = Called(name, self._whole(name, arguments, self._known), self._known, self.allocates)
@@ -136,9 +146,16 @@ class Body(Expressions):
         """Give a variable a value, and a type that holds it; none to ``_``, which is not read."""
         if name == "_":
             return
+        if name in self._once:
+            self.fixed[name] = value
+            for x in value.operands:  # sums are rounded with products of their own expression alone
+                self.products.pop(x, None)
+            self._held += [x for llvm, x in zip(operands_of(value.type), value.operands, strict=True) if llvm == "ptr"]
+            return
         before = self.kinds.get(name)
         kind = value.type if before is None else joined(before, value.type)
         if kind != before:
+            self._widened = self._widened or before is not None
             self.kinds[name] = kind
             self._reserve(name, kind)
         self.keep(self.converted(value, kind), self.places[name])
@@ -192,7 +209,8 @@ class Body(Expressions):
 
     def _Return(self, node: ast.Return) -> None:
         value = NOTHING_AT_ALL if node.value is None else self.value(node.value)
-        self._known = value.type if self._known is None else joined(self._known, value.type)
+        before, self._known = self._known, value.type if self._known is None else joined(self._known, value.type)
+        self._widened = self._widened or self._known != before is not None
         value = self.converted(value, self._known)
         kinds = operands_of(self._known)
         if self.allocates:
@@ -227,7 +245,7 @@ class Body(Expressions):
         self._ends.pop()
         self.begin(onward)
         if self.made > before:
-            self.release([self.do(f"load ptr, ptr {place}") for place in self._holders()])
+            self.release([*self._held, *(self.do(f"load ptr, ptr {place}") for place in self._holders())])
 
     def _While(self, node: ast.While) -> None:
         head, body, onward, end = self.label(), self.label(), self.label(), self.label()

@@ -1,8 +1,11 @@
 """Machine code that another process makes, while calls in this one go on.
 
 LLVM holds a lock for the whole of a compilation, and tracing holds Python's: neither may keep this process waiting. The
-other process is started when it is first needed, ends with this one, and does not see Ctrl-C. Where it cannot be
-started, or what runs is no Python but a program that was frozen, a thread of this process compiles.
+other process is started when it is first needed, and does not see Ctrl-C. Where it cannot be started, or what runs is
+no Python but a program that was frozen, a thread of this process compiles.
+
+When this process ends, the other one still makes what it was asked for and stores it, at most for `LEFT`: else a script
+that is shorter than a compilation would begin it again each time. One process of a cache does so at a time.
 """
 
 from __future__ import annotations
@@ -15,14 +18,19 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
+from delassus.compiler.machine import cache
 from delassus.errors import ConfigurationError, shown
 
 LENGTH = struct.Struct("<q")
 """Before each message: its number of bytes."""
+
+LEFT = 60.0
+"""Seconds that the other process goes on for after the end of this one."""
 
 COMMAND = "from delassus.compiler.machine.background import serve; serve()"
 
@@ -83,11 +91,27 @@ class Maker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
         threading.Thread(target=self._work, name="delassus-compiler", daemon=True).start()
 
     def ask(self, job: Job) -> None:
         """Have something made, after all that was asked for before."""
         self._jobs.put(job)
+
+    def leave(self) -> None:
+        """Let the other process end what was asked for, at the end of this one."""
+        process = self._process
+        if process is None or process.stdin is None or self._pid != os.getpid():
+            return
+        if sys.platform == "win32":  # it could not be one at a time
+            self.end()
+            return
+        with suppress(Exception):
+            while not self._jobs.empty():
+                _write(process.stdin, pickle.dumps(self._jobs.get_nowait().make))
+        with suppress(OSError):
+            process.stdin.close()
+        process.returncode = 0  # nobody waits for it
 
     def end(self) -> None:
         """End the other process."""
@@ -127,17 +151,29 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def serve() -> None:
-    """Answer what comes in, until the other end is closed; with nothing where that fails."""
-    source, target = sys.stdin.buffer, sys.stdout.buffer
+    """Answer all that comes in until the other end is closed; with nothing where that fails."""
+    target, messages = sys.stdout.buffer, queue.SimpleQueue[bytes]()
     sys.stdout = sys.stderr  # nothing else goes there
+    threading.Thread(target=_receive, args=(sys.stdin.buffer, messages), daemon=True).start()
+    while message := messages.get():
+        try:
+            made: bytes = pickle.loads(message)()
+        except Exception:
+            made = b""
+        with suppress(OSError):  # whoever asked has ended
+            _write(target, made)
+
+
+def _receive(source: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
+    """Pass messages on, and an empty one at the end; then end this process if it is not the only one or takes long."""
     with suppress(EOFError):
         while True:
-            message = _read(source)
-            try:
-                made: bytes = pickle.loads(message)()
-            except Exception:
-                made = b""
-            _write(target, made)
+            messages.put(_read(source))
+    messages.put(b"")
+    folder, end = cache.only_one("what is left"), time.monotonic() + LEFT
+    while folder is not None and folder.is_dir() and time.monotonic() < end:
+        time.sleep(0.1)
+    os._exit(0)
 
 
 def _read(source: IO[bytes]) -> bytes:
@@ -161,7 +197,7 @@ def maker() -> Maker:
     global _maker
     if _maker is None:
         _maker = Maker()
-        atexit.register(_maker.end)
+        atexit.register(_maker.leave)
     return _maker
 
 

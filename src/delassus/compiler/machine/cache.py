@@ -175,6 +175,18 @@ def fetch(key: str, make: Callable[[], bytes], what: str, is_lasting: bool = Tru
     return found
 
 
+def only_one(task: str) -> Path | None:
+    """The directory, where no other process does this task for it from now on until this one ends; else None."""
+    folder = directory()
+    if sys.platform == "win32" or folder is None:
+        return None
+    with suppress(OSError):
+        lock = os.open(folder / f"{cache_key(task=task)}.lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
+        if _locked(lock):
+            return folder
+    return None
+
+
 # -- directory -----------------------------------------------------------------------------------------------------
 
 

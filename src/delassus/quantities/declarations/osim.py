@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack, get_args
+from typing import Unpack, cast, get_args
 
 from numpy.typing import ArrayLike
 
@@ -17,6 +17,7 @@ from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
+from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv import rows_of
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
@@ -31,7 +32,7 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
 from delassus.spatial.motion import column
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
 
 METHODS = {**NAMED, AUTO: auto}
@@ -74,13 +75,16 @@ def _solution(bound: BoundRequest) -> list[Matrix]:
 def _branch_solution(bound: BoundRequest) -> list[Matrix]:
     problem, ops = bound.problem(), bound.ops
     parts, x = branches(problem), stacked(bound, bound.entries("x"))
-    if len({c for s in parts.stacks for c in s.constraints}) < len(problem.constraints):
-        bound.is_within = 0.0  # the others are moved by nothing
-    if not parts.stacks:
-        return [ops.zeros(problem.n_rows, 1)]
-    every = range(problem.n_rows)
-    given = [ops.vstack([ops.take(x, every[problem.rows[c]], None) for c in s.constraints]) for s in parts.stacks]
-    rows = [0.0] * problem.n_rows
+    typical, every = mobility_bound(problem, Articulated(problem)), range(problem.n_rows)
+    given, rows = list[Matrix](), cast("list[Scalar]", [0.0] * problem.n_rows)
+    covered = {c for s in parts.stacks for c in s.constraints}
+    certain: Scalar = float(len(covered) == len(problem.constraints))  # the others are moved by nothing
+    for stack in parts.stacks:
+        own = [r for c in stack.constraints for r in every[problem.rows[c]]]
+        given.append(ops.take(x, own, None))
+        for k, r in enumerate(own):
+            certain = certain * ops.less(UNMOVED * typical[r], ops.entries(stack.L)[k][k])
+    bound.is_within = certain
     for stack, part in zip(parts.stacks, FastFactor(problem, parts).solve(ops, given), strict=True):
         y = column(ops, part)
         for c, at in rows_of(problem, stack.constraints).items():
@@ -361,11 +365,13 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
+    bound = bind(tree, constraints, DELASSUS, {"q": q}, "pv-osimr", **given)
     bound.run()  # warns where matrices are nearly singular
-    known = {of.name: of for of in (DELASSUS, JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
+    known = {of.name: of for of in (JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
 
     def run(name: str, **arguments: Array) -> list[Array]:
+        if name == "delassus":
+            return [*bound.run().values()]
         call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given)
         if name != "branch_solution":
             return [*call.run().values()]

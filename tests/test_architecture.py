@@ -44,6 +44,13 @@ The command line finds benchmarks and claims in "delassus_studies"; the library 
 USE_FORMATS = ("cli", "delassus_studies", "delassus", "gym", "pictures", "scenes", "simulate", "contact", "formats")
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
 
+FRONTS = {
+    ("delassus.model.tree", "delassus.formats.urdf.write"),
+    ("delassus.model.tree", "delassus.formats.mujoco.write"),
+    ("delassus.model.topology", "delassus.accuracy.closed_loops"),
+}
+"""Methods of `Tree` that are the front of functions above: for users alone, imported inside."""
+
 MOST_ROOMS, MOST_FILES = 16, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
 
@@ -126,7 +133,10 @@ def test_imports_point_downwards():
         if module.split(".")[0] in ("delassus", "delassus_studies")
     ]
     assert len(ours) > len(FILES)
-    assert [f"{importer} imports {module}" for importer, module in ours if not may_import(importer, module)] == []
+    upwards = {(importer, module) for importer, module in ours if not may_import(importer, module)}
+    assert upwards == FRONTS
+    inside = {(name_of(path), module) for path in FILES for module, is_inside in imports(path) if is_inside}
+    assert FRONTS <= inside
 
 
 def test_the_test_of_imports():
@@ -176,7 +186,8 @@ def test_importing_the_package_imports_no_optional_package():
 
 def test_there_are_no_circles():
     """No module imports another that imports it in turn, by way of others or inside functions."""
-    graph = {name_of(path): {m for m, _ in imports(path) if m in MODULES - {name_of(path)}} for path in FILES}
+    arrows = {(name_of(path), m) for path in FILES for m, _ in imports(path)} - FRONTS
+    graph = {name: {m for own, m in arrows if own == name and m in MODULES - {name}} for name in MODULES}
 
     def reached(start):
         found, left = set(), [start]
@@ -248,6 +259,51 @@ def test_records_and_calls_are_small():
             large |= {node.name} if len(fields) > MOST_FIELDS else set()
     assert len(files) > 50
     assert large == set()
+
+
+def filled(path):
+    """Names of other modules whose contents a file changes when it is imported."""
+    body = [node for node in parsed(path).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    taken = {a.asname or a.name for n in body if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+    changed = []
+    for node in (node for part in body for node in ast.walk(part)):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+            changed += [t.value for t in targets if isinstance(t, ast.Attribute | ast.Subscript)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            changed.append(node.func.value)
+        elif isinstance(node, ast.Call) and dotted(node.func) == "setattr":
+            changed.append(node.args[0])
+    return [dotted(x) for x in changed if dotted(x).split(".")[0] in taken]
+
+
+CHANGES = {"append", "extend", "insert", "add", "update", "setdefault", "__setitem__"}
+"""Methods that change lists, dictionaries and sets."""
+
+DYNAMO = ("delassus.runtime.libraries.on_torch", "library_of")
+"""A mark on a function, which PyTorch reads."""
+
+
+def test_no_module_fills_another():
+    """No list of what stands above, which `__init__` fills; and no type that is anything, in place of one above."""
+    found = {(name_of(path), name) for path in FILES for name in filled(path)}
+    assert found == {("delassus", "_direct.KERNELS"), ("delassus", "_contact_solvers.EXACT"), DYNAMO}
+    anything = [
+        (name_of(path), ast.unparse(node))
+        for path in FILES
+        for node in parsed(path).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and dotted(node.value) in ("Any", "typing.Any")
+    ]
+    assert {name for name, _ in anything} == {"delassus.accuracy.estimate"}
+
+
+def test_the_test_of_what_is_filled(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        "import a.b as b\nfrom c import D, E, F\nown = []\nown[:] = [1]\nb.KERNELS[:] = [1]\nD.update(x=1)\n"
+        "b.c.append(2)\nE['x'] = 3\nF.name = 4\nsetattr(b, 'y', 5)\nown.append(D.get(1))\ndef f():\n    E['y'] = 1\n"
+    )
+    assert filled(path) == ["b.KERNELS", "D", "b.c", "E", "F", "b"]
 
 
 def test_no_module_patches_another():

@@ -123,7 +123,6 @@ import importlib as _importlib
 import sys as _sys
 import typing as _typing
 
-from delassus.accuracy.closed_loops import independent_coordinates as _independent_coordinates
 from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.contact import solvers as _contact_solvers
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
@@ -143,12 +142,8 @@ from delassus.constraints import (
 )
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.formats.load import load
-from delassus.formats.mujoco.write import write_mjcf as _write_mjcf
 from delassus.formats.parallel import load_parallel
-from delassus.formats.urdf.write import write_urdf as _write_urdf
-from delassus.model import description as _description
 from delassus.model import mechanisms
-from delassus.model import topology as _topology
 from delassus.model.tree import Tree
 from delassus.quantities import direct as _direct
 from delassus.quantities.declarations.control import Control, control
@@ -350,8 +345,6 @@ def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
 
 _direct.KERNELS[:] = [_kernel_of, _evaluated]
 _contact_solvers.EXACT[:] = [_exact_impulses]
-_topology.INDEPENDENT[:] = [lambda tree: _independent_coordinates(tree, tree.constraints)]
-_description.WRITERS.update(urdf=_write_urdf, mjcf=_write_mjcf)
 _announce()
 
 

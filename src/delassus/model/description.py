@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from delassus.spatial.rotations import Array
 Root = Literal["fixed", "floating"]
 Check = Literal["warn", "refuse", "repair"]
 Unsupported = Literal["warn", "refuse", "ignore"]
-
-WRITERS: dict[str, Callable[[Any, Unsupported], str]] = {}
-"""What writes a tree, by format: of `delassus.formats`, above; the package says it when it is imported."""
 
 FIXED = None
 """Kind of a raw joint that does not move."""

@@ -35,9 +35,6 @@ from delassus.spatial.rotations import Array
 GRAVITY = (0.0, 0.0, -9.81)
 """Gravity where a description does not say, in m/s², world axes."""
 
-INDEPENDENT: list[Callable[[Any], tuple[int, ...]]] = []
-"""What finds the independent degrees of freedom of a tree, above; the package says it when it is imported."""
-
 WORLD = -1
 """Index of the world where an index of a link is asked for."""
 
@@ -314,8 +311,10 @@ class Topology(ByContent):
         >>> ds.mechanisms.chain(3).independent.shape  # nothing holds it
         (3, 3)
         """
-        (find,) = INDEPENDENT
-        return np.asarray(np.eye(self.nv)[list(find(self))])
+        from delassus.accuracy.closed_loops import independent_coordinates
+
+        found = independent_coordinates(self, self.constraints)  # type: ignore[arg-type]  # all of these are trees
+        return np.asarray(np.eye(self.nv)[list(found)])
 
     @property
     def reference_configurations(self) -> Mapping[str, Array]:

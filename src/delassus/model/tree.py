@@ -22,7 +22,7 @@ from delassus.model.check import (
     normalised,
     real_array,
 )
-from delassus.model.description import WRITERS, Unsupported
+from delassus.model.description import Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.topology import WORLD, Placement, Topology
@@ -435,10 +435,9 @@ class Tree(Topology):
     def to_urdf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of a URDF file of this robot, which `delassus.load` reads as the same tree, with ``root="fixed"``.
 
-        Links, joints and frames have the poses of the description that was loaded. Fixed links are frames here: they
-        are written without inertia, which is that of the link that carries them. A free joint is of type floating, on a
-        link ``world``. Where joints of one link are not in the order of their names, fixed links carry them, so that
-        readers number them as here. Shapes and meshes are not part of a tree, and not written.
+        Links, joints and frames have the poses of the description that was loaded. Fixed links are frames here, without
+        inertia, which is that of the link that carries them. A free joint is of type floating, on a link ``world``.
+        Fixed links carry joints of one link that are not in the order of their names. Shapes are not written.
 
         Parameters
         ----------
@@ -459,7 +458,9 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_urdf().splitlines()[0])
         <robot name="chain1">
         """
-        return WRITERS["urdf"](self, unsupported)
+        from delassus.formats.urdf.write import write_urdf
+
+        return write_urdf(self, unsupported)
 
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
@@ -467,8 +468,7 @@ class Tree(Topology):
         ``mujoco.MjModel.from_xml_string(tree.to_mjcf())`` is its MuJoCo model. Links, joints and frames have the poses
         of the description that was loaded, at the reference configuration ``qpos0``, which MuJoCo always has: that of
         the tree, else `neutral`. Frames are sites, and so are fixed links, whose inertia is that of the link that
-        carries them. Links without mass become further joints of the body that they carry. Shapes and meshes are not
-        part of a tree, and not written.
+        carries them. Links without mass become further joints of the body that they carry. Shapes are not written.
 
         Parameters
         ----------
@@ -490,7 +490,9 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_mjcf().splitlines()[0])
         <mujoco model="chain1">
         """
-        return WRITERS["mjcf"](self, unsupported)
+        from delassus.formats.mujoco.write import write_mjcf
+
+        return write_mjcf(self, unsupported)
 
 
 def total_mass(tree: Tree) -> float:

@@ -107,6 +107,11 @@ class AnyKernel(ABC):
         return "sweeps" in self.request.quantity.options
 
     @property
+    @abstractmethod
+    def error_estimator(self) -> Self | None:
+        """Kernel that estimates errors by residuals of solutions; this one if it estimates them by pivots."""
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method, and where there is no choice."""
         return self.request.plan

@@ -11,10 +11,11 @@ their derivatives with more sweeps, and are flagged then.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +26,34 @@ from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
 from delassus.quantities.direct import SolvedCall, call_of, solved_call
 from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
 
-Kernel = Any
-"""A `delassus.runtime.kernel.Kernel`, which is built on this."""
+
+class SolvedKernel(AnyKernel):
+    """A kernel whose states that it does not solve are solved again; those ``tried`` before it are methods."""
+
+    tried: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def fallback(self) -> Self | None:
+        """Kernel for states that this one does not solve, or None."""
+
+    @abstractmethod
+    def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
+        """Run it; returns the reciprocal conditions, if it makes any."""
+
+    def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
+        """States whose reciprocal condition is too small; it is negative where results are not finite."""
+        return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
+
 
 PATIENCE = 1_000
 """Sweeps of contact steps that few do not solve."""
 
 
-def next_request(kernel: Kernel) -> tuple[Request, str, str] | None:
+def next_request(kernel: SolvedKernel) -> tuple[Request, str, str] | None:
     """Request, type and reason of what solves states that a kernel does not; None where nothing compiled does."""
     asked, is_wide = kernel.request, kernel.dtype == np.float64
     if kernel.iterates or not asked.solves:
@@ -92,7 +111,7 @@ class Run:
 
 
 def solve_states(
-    kernel: Kernel,
+    kernel: SolvedKernel,
     arrays: Arrays,
     results: Arrays,
     batch: Batch,
@@ -157,7 +176,7 @@ def solve_states(
     return Run(chosen, on_numpy, inaccurate, numpy_request, error, results, unsolved)
 
 
-def _solved_otherwise(kernel: Kernel, method: str, values: dict[str, NDArray[Any]], n: int) -> tuple[Any, Any]:
+def _solved_otherwise(kernel: SolvedKernel, method: str, values: dict[str, NDArray[Any]], n: int) -> tuple[Any, Any]:
     """Solutions of some states (n) as direct calls make them by a method, and outputs."""
     asked, bound = replace(kernel.request, method=method), check_error_bound(kernel.error_bound)
     call = solved_call(asked, {name: x.astype(float) for name, x in values.items()}, (n,), bound)
@@ -170,7 +189,7 @@ def _where(chosen: NDArray[np.bool_], outputs: Iterable[Any], results: Arrays, w
     return [np.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, own[where]) for x, own in pairs]
 
 
-def _error(kernel: Kernel, rcond: Arrays, arrays: Arrays, batch: Batch, threads: int | None) -> NDArray[Any]:
+def _error(kernel: SolvedKernel, rcond: Arrays, arrays: Arrays, batch: Batch, threads: int | None) -> NDArray[Any]:
     """Estimates of relative errors, of solutions by what they miss."""
     estimator = kernel.error_estimator
     if estimator is not None and estimator is not kernel:

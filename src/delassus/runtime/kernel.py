@@ -27,9 +27,9 @@ from delassus.quantities.direct import States
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
-from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
+from delassus.runtime.any_kernel import made_request, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
-from delassus.runtime.fallback import ON_NUMPY, next_request, solve_states
+from delassus.runtime.fallback import ON_NUMPY, SolvedKernel, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.helper import HELPED
 from delassus.runtime.rollouts.loop import Feedback, run_steps
@@ -38,7 +38,7 @@ from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 _span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class Kernel(AnyKernel):
+class Kernel(SolvedKernel):
     """Compiled function of a batch of states; made by `delassus.compile`.
 
     Attributes
@@ -335,10 +335,6 @@ class Kernel(AnyKernel):
                 part = partial(run, first=first, some=some)
                 over_states(part, every, strides, n, several, self.lanes, None, some * self.operations.total)
         return self.ill_conditioned(rcond, (steps, *batch))
-
-    def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
-        """States whose reciprocal condition is too small; it is negative where results are not finite."""
-        return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
 
     def warn_once(self, counts: Mapping[Any, int], total: int) -> None:
         """Warn of states that the machine code has not solved by itself, ``counts`` as `Run` has them.

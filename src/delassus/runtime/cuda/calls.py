@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import (
     Batch,
     batch_of_all,
@@ -38,14 +40,28 @@ from delassus.runtime.cuda.arrays import (
 )
 from delassus.runtime.cuda.driver import LEGACY_STREAM, Device, Memory, Stream, driver
 
-Kernel = Any
-"""A `delassus.runtime.cuda.kernel.CudaKernel`, which is built on this."""
-
 LEAST_BLOCK = 4096
 """States of NumPy's arrays that a further device is worth."""
 
 NUMBERS = (int, float, np.number, np.bool_)
 """Types of what may come from the host beside arrays on a device, and stands for all states."""
+
+
+class LaunchedKernel(AnyKernel):
+    """A kernel that a device runs."""
+
+    @abstractmethod
+    def launch(
+        self,
+        device: int,
+        stream: int,
+        n: int,
+        pointers: Sequence[int],
+        strides: Sequence[int] | None = None,
+        steps: int = 1,
+        least: float | None = None,
+    ) -> None:
+        """Run it on arrays at addresses of a device."""
 
 
 # -- arrays on a device --------------------------------------------------------------------------------------------
@@ -149,7 +165,7 @@ class _Library:
             self.copied_on.add(found.stream)
         return found
 
-    def results(self, out: Any, kernel: Kernel, batch: Batch, arrays: Sequence[Array]) -> list[Array]:
+    def results(self, out: Any, kernel: LaunchedKernel, batch: Batch, arrays: Sequence[Array]) -> list[Array]:
         """Arrays for the results: new ones, or those given."""
         shapes = [(*batch, *r.shape) for r in kernel.results]
         if out is None:
@@ -187,7 +203,12 @@ class _Library:
 
 
 def call_on_device(
-    kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, stream: int | None, return_error: bool
+    kernel: LaunchedKernel,
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    out: Any,
+    stream: int | None,
+    return_error: bool,
 ) -> Any:
     """Results of a kernel on the device of its arguments; with estimates of errors, if they are asked for."""
     arguments, dtype = kernel.arguments, kernel.dtype
@@ -203,7 +224,7 @@ def call_on_device(
         arrays = [library.whole(x, a, batch) for x, a in zip(arrays, arguments, strict=True)]
         results = library.results(out, kernel, batch, arrays)
 
-        def run(made: Kernel, results: Sequence[Array]) -> Array | None:
+        def run(made: LaunchedKernel, results: Sequence[Array]) -> Array | None:
             rcond = library.empty(batch, dtype) if made.has_rcond else None
             every = [*arrays, *results, *([] if rcond is None else [rcond])]
             least = -inf if return_error else None
@@ -211,8 +232,9 @@ def call_on_device(
             return rcond
 
         rcond = run(kernel, results)
-        if return_error and kernel.error_estimator is not kernel:
-            rcond = run(kernel.error_estimator, [library.empty(x.shape, dtype) for x in results])
+        estimator = kernel.error_estimator
+        if return_error and estimator is not None and estimator is not kernel:
+            rcond = run(estimator, [library.empty(x.shape, dtype) for x in results])
         found = [library.given_back(x) for x in results] if out is None else each_out(out, kernel.results)
         if return_error and rcond is not None:
             return kernel.returned([*found, library.estimates(rcond)], "error")
@@ -222,7 +244,9 @@ def call_on_device(
 # -- arrays of NumPy -----------------------------------------------------------------------------------------------
 
 
-def call_from_host(kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, return_error: bool) -> Any:
+def call_from_host(
+    kernel: LaunchedKernel, given: Sequence[Any], named: Mapping[str, Any], out: Any, return_error: bool
+) -> Any:
     """Results of a kernel, of arrays of NumPy: a block of the batch on each device, which is waited for."""
     arrays, batch = gathered(kernel.arguments, given, named, kernel.dtype)
     results = result_arrays(out, kernel.results, batch, kernel.dtype, arrays)
@@ -247,11 +271,12 @@ def call_from_host(kernel: Kernel, given: Sequence[Any], named: Mapping[str, Any
 
 
 def _block(
-    kernel: Kernel, device: Device, arrays: Sequence[NDArray[Any]], first: int, n: int, return_error: bool
+    kernel: LaunchedKernel, device: Device, arrays: Sequence[NDArray[Any]], first: int, n: int, return_error: bool
 ) -> None:
     """Compute n states from ``first`` on, on a device; the last of the arrays is for reciprocal conditions."""
     stream = Stream(device)
-    sizes = [x.size * kernel.dtype.itemsize for x in (*kernel.arguments, *kernel.results)] + [kernel.dtype.itemsize]
+    numbers = [*(a.size for a in kernel.arguments), *(r.size for r in kernel.results), 1]
+    sizes = [size * kernel.dtype.itemsize for size in numbers]
     places = [(x.ctypes.data + first * size, n * size) for x, size in zip(arrays, sizes, strict=True)]
     inputs = len(kernel.arguments)
     there = [Memory(device, size, stream) for _, size in places]
@@ -261,7 +286,7 @@ def _block(
                 call("cuMemcpyHtoDAsync", memory.address, address, size, stream.handle)
         least = -inf if return_error else None
 
-        def run(made: Kernel, there: Sequence[Memory]) -> None:
+        def run(made: LaunchedKernel, there: Sequence[Memory]) -> None:
             pointers = [memory.address for memory in (there if made.has_rcond else there[:-1])]
             made.launch(device.number, stream.handle, n, pointers, least=least)
 
@@ -270,8 +295,9 @@ def _block(
             if size:
                 call("cuMemcpyDtoHAsync", address, memory.address, size, stream.handle)
         if return_error:
-            if kernel.error_estimator is not kernel:
-                run(kernel.error_estimator, there)
+            estimator = kernel.error_estimator
+            if estimator is not None and estimator is not kernel:
+                run(estimator, there)
             (address, size), memory = places[-1], there[-1]
             call("cuMemcpyDtoHAsync", address, memory.address, size, stream.handle)
     stream.wait()

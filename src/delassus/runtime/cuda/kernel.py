@@ -21,9 +21,9 @@ from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities.request import Request
 from delassus.runtime import libraries
-from delassus.runtime.any_kernel import AnyKernel, made_request, the_same
+from delassus.runtime.any_kernel import made_request, the_same
 from delassus.runtime.cuda.arrays import is_on_device
-from delassus.runtime.cuda.calls import call_from_host, call_on_device
+from delassus.runtime.cuda.calls import LaunchedKernel, call_from_host, call_on_device
 from delassus.runtime.cuda.driver import Driver, Loaded, driver
 
 OWN_WAYS = {"JAX", "PyTorch", "Dask"}
@@ -37,7 +37,7 @@ OF_PROCESSOR: Mapping[str, str] = {
 """What kernels for the processor have besides, and what to do."""
 
 
-class CudaKernel(AnyKernel):
+class CudaKernel(LaunchedKernel):
     """Compiled function of a batch of states on NVIDIA's GPUs, a state a thread; made by ``compile(target="cuda")``.
 
     Attributes

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from delassus.errors import DelassusError
+from delassus.runtime.cuda.kernel import CudaKernel
 from delassus.spatial.rotations import Array
 from delassus_studies.timing import Record, statistics
-
-Kernel = Any
-"""A kernel for GPUs."""
 
 WARM, ROUNDS, SECONDS = 2, 10, 0.05
 """Launches that are not timed, and rounds of as many launches as take about so long."""
@@ -85,7 +83,7 @@ class OnDevice:
     all steps.
     """
 
-    def __init__(self, kernel: Kernel, values: Sequence[Array], device: Any, steps: int = 1) -> None:
+    def __init__(self, kernel: CudaKernel, values: Sequence[Array], device: Any, steps: int = 1) -> None:
         from delassus.runtime.cuda.driver import Memory, Stream
 
         self.kernel, self.device, self.steps, self.n = kernel, device, steps, len(values[0])

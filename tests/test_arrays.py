@@ -19,6 +19,8 @@ import fake_cuda
 from delassus.contact import Sphere
 from internals import host
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 HAND = ds.Point("link7")
 
 

@@ -53,6 +53,8 @@ from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
 from internals import Host, host
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 PEERS = 1e-12
 """Difference of peers from our answer, relative to the largest entry of ``G``: a few hundred roundings."""
 

@@ -28,6 +28,8 @@ from delassus.compiler.machine import cache
 from delassus.errors import DelassusWarning
 from internals import runtime_loops
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 KEY = cache.cache_key(robot="test")
 OTHER_KEY = cache.cache_key(robot="other")
 PAYLOAD = bytes(range(256)) * 17

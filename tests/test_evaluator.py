@@ -32,7 +32,10 @@ from tools import traced
 
 DTYPES = ("float64", "float32")
 
-pytestmark = pytest.mark.skipif(not HAS_FMA, reason="no fused multiply-add on this machine")
+pytestmark = [
+    pytest.mark.usefixtures("machine_code"),
+    pytest.mark.skipif(not HAS_FMA, reason="no fused multiply-add on this machine"),
+]
 
 
 def some_numbers(dtype):

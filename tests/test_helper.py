@@ -20,6 +20,7 @@ from delassus.runtime.helper import LONGEST, UNIT
 from internals import threads
 
 pytestmark = [
+    pytest.mark.usefixtures("machine_code"),
     pytest.mark.skipif(os.name != "posix", reason="helpers need POSIX"),
 ]
 

@@ -22,7 +22,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 from jax.test_util import check_grads  # noqa: E402
 
 jnp = jax.numpy
-pytestmark = pytest.mark.usefixtures("every_type")
+pytestmark = pytest.mark.usefixtures("every_type", "machine_code")
 
 
 @pytest.fixture

@@ -38,6 +38,8 @@ from internals import (
 )
 from tools import requested
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 DOUBLE = 1e-11
 """Relative to the largest entry: the same operations in another order, with fused multiply-adds."""
 SINGLE = 1e-4

@@ -173,7 +173,7 @@ def test_a_resting_box_does_not_move() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
-    shape, mass, dt = Box(0.3, 0.2, 0.1), 2.0, 5e-4
+    shape, mass, dt = Box(0.3, 0.2, 0.1), 2.0, 1e-3
     rng = np.random.default_rng(3)
     scene = ds.Scene(
         {name: block(shape, mass) for name in ("a", "b")},
@@ -188,18 +188,20 @@ def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:
     def momentum(sim: ds.Simulator) -> np.ndarray:
         return np.asarray(momentum_of(sim.q, sim.v))[:3]
 
-    for _ in range(1600):
-        before, start = sum(sim.energy()), momentum(sim)
+    after, end = sum(sim.energy()), momentum(sim)
+    for _ in range(800):
+        before, start = after, end
         sim.step()
+        after, end = sum(sim.energy()), momentum(sim)
         # in free flight, semi-implicit Euler changes m g h + ½ m v² by m g² h²/2 a step, and tumbling by O(h²)
         drift = sim.contacts.depths.clip(0).sum() * G * mass  # the potential that pushing out may bring
-        assert sum(sim.energy()) <= before + 2 * mass * (G * dt) ** 2 + 0.01 * dt + drift
+        assert after <= before + 2 * mass * (G * dt) ** 2 + 0.01 * dt + drift
         pushed = np.zeros(3)
         for (a, b), frame, p in zip(sim.contacts.links, sim.contacts.frames, sim.impulses, strict=True):
             if b < 0 or a < 0:
                 pushed += (1 if b < 0 else -1) * (frame @ p)
         touched += len(sim.contacts) > 0
-        np.testing.assert_allclose(momentum(sim) - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=1e-10)
+        np.testing.assert_allclose(end - start, [*pushed[:2], pushed[2] - 2 * mass * G * dt], atol=1e-10)
     assert touched > 100
     assert set(sim.statuses) <= set(SOLVED)
 

@@ -148,7 +148,7 @@ class Textbook:
 
 
 def examples(count):
-    """Settings for so many examples; 120 in this file."""
+    """Settings for so many examples; 110 in this file."""
     return settings(max_examples=count, deadline=None, derandomize=True, database=None)
 
 
@@ -245,7 +245,7 @@ def test_rows_stack_and_combine(mechanism, method):
 
 
 @pytest.mark.slow
-@examples(25)
+@examples(15)
 @given(mechanisms)
 def test_operator_and_inverses(mechanism):
     tree, rng = mechanism.tree, mechanism.rng

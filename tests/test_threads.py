@@ -21,6 +21,8 @@ from internals import fastcall, threads
 from test_joint_contacts import some_scene
 from test_piles import CUBE, cube, dropped
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 
 @pytest.fixture
 def cores(monkeypatch):

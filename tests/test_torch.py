@@ -17,6 +17,8 @@ import pytest
 import delassus as ds
 from tools import error
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 torch = pytest.importorskip("torch")
 
 HAND = [ds.Point("link7")]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
 from delassus.spatial.motion import diagonal
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 Blocks = Mapping[tuple[int, int], Matrix]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from delassus.algorithms.problem import Problem
-from delassus.spatial.ops import Matrix, Ops
+from delassus.model.tree import Tree
+from delassus.spatial.motion import diagonal
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 Blocks = Mapping[tuple[int, int], Matrix]
 
@@ -25,6 +27,20 @@ def symmetric(ops: Ops, sizes: Sequence[int], blocks: Blocks) -> Matrix:
     """Symmetric matrix from blocks of one triangle."""
     other = {(c, r): ops.transpose(block) for (r, c), block in blocks.items() if r != c}
     return assembled(ops, sizes, sizes, {**blocks, **other})
+
+
+def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
+    """Diagonal blocks of the mass matrix that hold values at degrees of freedom, of links that have some."""
+    return {
+        (i, i): diagonal(ops, [values.get(k, 0.0) for k in range(sv.start, sv.stop)])
+        for i, sv in enumerate(tree.v_slices)
+        if any(k in values for k in range(sv.start, sv.stop))
+    }
+
+
+def together(ops: Ops, one: Blocks, other: Blocks) -> dict[tuple[int, int], Matrix]:
+    """Sums of blocks of the mass matrix, ``other`` ones on its diagonal."""
+    return {**one, **{at: ops.sym_add(one[at], block) if at in one else block for at, block in other.items()}}
 
 
 class ConstraintBlocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import numpy as np
 import typer
@@ -13,6 +13,10 @@ from delassus import __version__
 from delassus.quantities.keywords import Control, Method, OsimMethod, What
 from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
 from delassus_studies.tables import Console, check_target, publish, show, table, write_csv, write_json
+
+if TYPE_CHECKING:  # else a command imports what it needs
+    from delassus.compiler.targets.c.text import Scalar
+    from delassus.quantities.request import Request
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(bench_app, name="bench")
@@ -277,11 +281,6 @@ def export(
 ) -> None:
     """Write a quantity of a robot, such as its Delassus matrix or dynamics, as C99 that needs only math.h, or PTX."""
     from delassus.cli.parse import parse_constraints, parse_contact, parse_frame
-    from delassus.compiler.machine.ptx import write_ptx
-    from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
-    from delassus.compiler.targets.c.module import write_c
-    from delassus.compiler.targets.c.text import Scalar
-    from delassus.errors import ConfigurationError
     from delassus.formats.load import load
     from delassus.quantities import find_quantity
     from delassus.quantities.keywords import Keywords
@@ -302,8 +301,17 @@ def export(
     needed = all("m" in output.shape for output in quantity.outputs)
     constraints = [*map(parse_contact, contact or ()), *parse_constraints(tree, weld, point, needed)]
     asked = request(tree, constraints, quantity, method=method, payloads=payload or (), outputs=output, **options)
+    _write(asked, out, "float" if single else "double", casadi, ptx)
+
+
+def _write(asked: Request, out: Path, scalar: Scalar, casadi: int, ptx: bool) -> None:
+    """Write the program of a request, with derivatives up to the order ``casadi``, as C or PTX."""
+    from delassus.compiler.machine.ptx import write_ptx
+    from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
+    from delassus.compiler.targets.c.module import write_c
+    from delassus.errors import ConfigurationError
+
     program = without_estimate(asked, make_program(asked))
-    scalar: Scalar = "float" if single else "double"
     if ptx and casadi:
         raise ConfigurationError("--ptx", "no --casadi", f"--casadi {casadi}", "CasADi takes C: leave out one of them.")
     derivatives = derivative_programs(asked, casadi)

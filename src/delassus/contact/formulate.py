@@ -13,7 +13,9 @@ from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
 from delassus.contact.problems import check_directions
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.snapshot import ContactDynamics, State
+from delassus.contact.scene_parts import check_points_alone
+from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot, State
+from delassus.contact.solvers.registry import PATCHES, SOLVERS
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_number, finite_array
 
@@ -85,28 +87,65 @@ def formulate(
     if not isinstance(formulation, str) or formulation not in FORMULATIONS:
         raise unknown_name("formulation", formulation, FORMULATIONS)
     check_scene(scene)
-    if not isinstance(state, State):
-        raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
     step = check_number("dt", dt, "In seconds; 0 for an impact.", above=False)
     n_directions = check_directions(n_directions)
+    snapshot = _snapshot(scene, state, dynamics)
+    if contacts is None:
+        contacts = CollisionDetector(scene).contacts(snapshot.poses)
+    elif not isinstance(contacts, ContactSet):
+        raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
+    model = FORMULATIONS[formulation](_rows(snapshot, contacts, loop_velocities, contact_velocities))
+    n = model.rows.friction.size
+    return ContactProblem(model, snapshot, step, n_directions, np.zeros(3 * n), np.zeros(n))
+
+
+def _snapshot(scene: Scene, state: State, dynamics: ContactDynamics | None) -> Snapshot:
+    """The scene at a state, by ``dynamics`` of it if they are given."""
+    if not isinstance(state, State):
+        raise ConfigurationError("state", "a State", shown(state), "Make one from q, v and tau.")
     if dynamics is None:
         dynamics = _compiled(scene)
     elif not isinstance(dynamics, ContactDynamics) or dynamics.scene is not scene:
         raise ConfigurationError("dynamics", "the ContactDynamics of this scene", shown(dynamics), "Or leave it out.")
     checked = state.on(scene.tree)
-    snapshot = dynamics.at(checked.q, checked.v, checked.tau)
-    if contacts is None:
-        contacts = CollisionDetector(scene).contacts(snapshot.poses)
-    elif not isinstance(contacts, ContactSet):
-        raise ConfigurationError("contacts", "a ContactSet", shown(contacts), "Make one, or leave it out.")
-    wanted, moving = np.zeros(dynamics.n_loops), np.zeros((len(contacts), 3))
+    return dynamics.at(checked.q, checked.v, checked.tau)
+
+
+def _rows(
+    snapshot: Snapshot, contacts: ContactSet, loop_velocities: ArrayLike | None, contact_velocities: ArrayLike | None
+) -> ConstraintRows:
+    """Rows of loops and contacts, with velocities along them that may be given."""
+    wanted, moving = np.zeros(snapshot.dynamics.n_loops), np.zeros((len(contacts), 3))
     if loop_velocities is not None:
         wanted = finite_array(loop_velocities, wanted.shape, "loop_velocities", "One for each row.")
     if contact_velocities is not None:
         moving = finite_array(contact_velocities, moving.shape, "contact_velocities", "One row for each contact.")
-    model = FORMULATIONS[formulation](snapshot.rows(contacts, wanted, moving.ravel()))
-    n = model.rows.friction.size
-    return ContactProblem(model, snapshot, step, n_directions, np.zeros(3 * n), np.zeros(n))
+    return snapshot.rows(contacts, wanted, moving.ravel())
+
+
+def check_formulation(scene: Scene, formulation: str | None, solver: str | None) -> tuple[str, str]:
+    """Formulation and solver of the steps of a simulator; by default blocks, or [OS] if its solver is given.
+
+    Raises
+    ------
+    UnknownNameError
+        No such formulation, or a solver that it does not have.
+    ConfigurationError
+        Faces or friction of the scene that the solver does not know.
+    """
+    if solver is not None and not isinstance(solver, str):
+        raise unknown_name("solver", solver, ("newton", *SOLVERS))
+    if formulation is None:
+        formulation = "blocks" if solver in (None, "newton") else "os"
+    if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
+        raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
+    if formulation != "blocks":
+        if solver != PATCHES:
+            check_points_alone(scene, f"solver of the formulation {formulation!r}")
+        return formulation, "lemke" if solver is None else solver
+    if solver not in (None, "newton"):
+        raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
+    return formulation, "newton"
 
 
 @lru_cache(maxsize=8)

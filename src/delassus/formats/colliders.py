@@ -10,7 +10,7 @@ from delassus.errors import unknown_name
 from delassus.formats.load import Description, read_description
 from delassus.formats.mujoco.colliders import Surface, colliders_of_model, ignored_of_model, surfaces_of_model
 from delassus.formats.text import MAX_BYTES
-from delassus.formats.urdf.colliders import colliders_of_urdf, ignored_of_srdf
+from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
 from delassus.model.shapes import Collider
 from delassus.model.topology import check_tree
@@ -82,15 +82,11 @@ def load_colliders(
     """
     check_tree(tree)
     check_prefix(prefix)
-    source = _read(robot, max_bytes)
+    colliders, source = [], _read(robot, max_bytes)
     if isinstance(source, Description):
-        given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
-        folders = tuple(check_path("package_dirs", folder) for folder in given)
-        kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
-        found = colliders_of_urdf(source.root, source.path, kind, convex and not visual, folders, max_bytes)
+        found = _of_description(source, visual, convex, package_dirs, max_bytes)
     else:
         found = colliders_of_model(source, visual, tree.link_names)
-    colliders = []
     for link, name, shape, (rotation, position), own in found:
         if link not in tree.frames:
             raise unknown_name("link in the tree", link, tree.frames)
@@ -101,6 +97,16 @@ def load_colliders(
             )
         )  # fmt: skip
     return tuple(colliders)
+
+
+def _of_description(
+    robot: Description, visual: bool, convex: bool, package_dirs: Iterable[str | Path], max_bytes: float
+) -> list[Found]:
+    """What collides in a URDF file, or is seen, on its links."""
+    given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
+    folders = tuple(check_path("package_dirs", folder) for folder in given)
+    kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
+    return colliders_of_urdf(robot.root, robot.path, kind, convex and not visual, folders, max_bytes)
 
 
 def load_ignored(

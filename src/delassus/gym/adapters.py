@@ -52,10 +52,16 @@ def stable_baselines3(envs: Worlds) -> Any:
     if not envs.unwrapped.arrays.waits:
         raise ConfigurationError("envs", "worlds on the processor", "worlds on a GPU", "Make them with device='cpu'.")
 
-    class Adapted(VecEnv):  # type: ignore[misc]
+    return _adapter(VecEnv)(envs)
+
+
+def _adapter(base: Any) -> Any:
+    """Class of vector environments of Stable-Baselines3, whose class ``base`` is, around worlds."""
+
+    class Adapted(base):  # type: ignore[misc]
         """Vector environment of Stable-Baselines3 around ``envs``."""
 
-        def __init__(self) -> None:
+        def __init__(self, envs: Worlds) -> None:
             self.envs = envs
             super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
@@ -64,7 +70,7 @@ def stable_baselines3(envs: Worlds) -> Any:
             if any(each is not options and each != options for each in self._options):
                 wanted = "the same ones for all worlds"
                 raise ConfigurationError("options", wanted, shown(self._options), "Pass one dictionary.")
-            observations, _ = envs.reset(seed=self._seeds, options=options)
+            observations, _ = self.envs.reset(seed=self._seeds, options=options)
             self._reset_seeds()
             self._reset_options()
             return observations
@@ -73,7 +79,7 @@ def stable_baselines3(envs: Worlds) -> Any:
             self._actions = actions
 
         def step_wait(self) -> Any:
-            observations, rewards, terminated, truncated, infos = envs.step(self._actions)
+            observations, rewards, terminated, truncated, infos = self.envs.step(self._actions)
             told: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
             ended = terminated | truncated
             for k in np.flatnonzero(ended):
@@ -82,21 +88,21 @@ def stable_baselines3(envs: Worlds) -> Any:
             return observations, rewards, ended, told
 
         def close(self) -> None:
-            envs.close()
+            self.envs.close()
 
         def get_images(self) -> Any:
-            return envs.render()
+            return self.envs.render()
 
         def get_attr(self, name: str, indices: Any = None) -> list[Any]:
-            return [getattr(envs.unwrapped, name)] * len(self._get_indices(indices))
+            return [getattr(self.envs.unwrapped, name)] * len(self._get_indices(indices))
 
         def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
             self._check_all("set_attr", indices)
-            setattr(envs.unwrapped, name, value)
+            setattr(self.envs.unwrapped, name, value)
 
         def env_method(self, name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
             self._check_all("env_method", indices)
-            return list(envs.unwrapped.call(name, *args, **kwargs))
+            return list(self.envs.unwrapped.call(name, *args, **kwargs))
 
         def env_is_wrapped(self, wrapper: Any, indices: Any = None) -> list[bool]:
             return [False] * len(self._get_indices(indices))
@@ -106,7 +112,7 @@ def stable_baselines3(envs: Worlds) -> Any:
                 advice = "Worlds share attributes and methods: leave indices out."
                 raise ConfigurationError(name, "all worlds", shown(indices), advice)
 
-    return Adapted()
+    return Adapted
 
 
 def rsl_rl(envs: Worlds) -> Any:

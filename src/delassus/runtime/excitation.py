@@ -234,6 +234,11 @@ def exciting_motion(
     """
     check_tree(tree)
     check_choice("base", base, ("driven", "floats"), ConfigurationError)
+    floats = base == "floats" and bool(tree.n_links) and tree.joints[0].kind is FREE
+    if floats and any(p == WORLD for p in tree.parents[1:]):
+        raise ConfigurationError(
+            "tree", "one robot on its floating base", f"{tree.name!r}", "Take its parts one by one."
+        )
     period, speed = check_number("period", period, "In s, as 10."), check_number("speed", speed, "In rad/s, as 3.")
     for name, x, fewest in (
         ("harmonics", harmonics, 1),
@@ -245,11 +250,6 @@ def exciting_motion(
     reach = real_array(travel)
     if reach is None or reach.shape != (2,) or not ((reach > 0.0) & np.isfinite(reach)).all():
         raise ConfigurationError("travel", "two positive numbers, m and rad", shown(travel), "As (0.1, 0.3).")
-    floats = base == "floats" and bool(tree.n_links) and tree.joints[0].kind is FREE
-    if floats and any(p == WORLD for p in tree.parents[1:]):
-        raise ConfigurationError(
-            "tree", "one robot on its floating base", f"{tree.name!r}", "Take its parts one by one."
-        )
     motions, rng = _Motions(tree, floats, period, harmonics, (reach[0], reach[1]), speed), np.random.default_rng(seed)
     shape, coarse = (2 * harmonics, tree.nv), COARSE * harmonics
     starts = rng.normal(size=(PARENTS, *shape))

@@ -97,7 +97,9 @@ def load_checkpoint(scene: Scene, path: str | Path) -> Simulator:
     ------
     ConfigurationError
         No such file, one that is no checkpoint or damaged, or one of a scene with other links, masses, limits,
-        friction, colliders, loops or gravity. Files of earlier versions, which do not say who sleeps, are refused.
+        friction, colliders, loops or gravity. HDF5 files of version 1.0, and all files before it, are refused.
+    MissingDependencyError
+        HDF5 without h5py.
 
     Examples
     --------

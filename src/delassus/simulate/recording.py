@@ -180,8 +180,10 @@ class Recording(Frozen):
         Raises
         ------
         ConfigurationError
-            No such file, one that is no recording or damaged, or one of another scene. Files of versions before
-            checksums are refused: `numpy.load` and h5py read their arrays.
+            No such file, one that is no recording or damaged, or one of another scene. HDF5 files of version 1.0, and
+            all files before it, are refused: `numpy.load` and h5py read their arrays.
+        MissingDependencyError
+            HDF5 without h5py.
         """
         if scene is not None:
             check_scene(scene)

@@ -13,17 +13,16 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.contact.law import TUNING as STEP
 from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.contacts import ContactSet
-from delassus.contact.formulations import FORMULATIONS
+from delassus.contact.formulate import check_formulation
 from delassus.contact.formulations.impulses import FormulatedImpulses
 from delassus.contact.problems import check_directions
 from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
-from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import LIMIT, PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.contact.solvers.registry import LIMIT, TOLERANCE, ImpulseSolver
 from delassus.contact.sparse.records import Options
 from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError, shown, unknown_name, warn
+from delassus.errors import ConfigurationError, shown, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_choice, check_flag, check_number, check_whole, finite_array, shape_of
 from delassus.quantities.keywords import Control, Passive
@@ -184,16 +183,9 @@ class Simulator(Sensing):
         threads: int | None = None,
     ) -> None:
         check_scene(scene)
-        if solver is not None and not isinstance(solver, str):
-            raise unknown_name("solver", solver, ("newton", *SOLVERS))
         check_choice("passive", passive, get_args(Passive), ConfigurationError)
         check_choice("control", control, get_args(Control), ConfigurationError)
-        if formulation is None:
-            formulation = "blocks" if solver in (None, "newton") else "os"
-        if not isinstance(formulation, str) or formulation not in ("blocks", *FORMULATIONS):
-            raise unknown_name("formulation", formulation, ("blocks", *FORMULATIONS))
-        if formulation != "blocks" and solver != PATCHES:
-            check_points_alone(scene, f"solver of the formulation {formulation!r}")
+        formulation, solver = check_formulation(scene, formulation, solver)
         self.scene, self.dt, limits = scene, check_number("dt", dt, UNIT), check_flag("limits", limits)
         fall = 2.0 * math.hypot(*scene.gravity) * self.dt
         if not fall < math.inf:
@@ -210,13 +202,8 @@ class Simulator(Sensing):
         )
         self.n_directions, impulses_of = check_directions(n_directions), None
         if formulation != "blocks":
-            solver = "lemke" if solver is None else solver
             of_problems = ImpulseSolver(solver, n_directions, self.tolerance, max_iterations)
             impulses_of = FormulatedImpulses(ContactDynamics(scene, passive=passive), formulation, of_problems)
-        elif solver not in (None, "newton"):
-            raise unknown_name("solver of the formulation 'blocks'", solver, ["newton"])
-        else:
-            solver = "newton"
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)

@@ -1,13 +1,8 @@
-"""Named arrays and a description in one sealed file: NPZ, or HDF5 with the extra ``[record]``.
+"""Named arrays and a description (JSON) in one file: NPZ by `numpy.savez`, or HDF5 with the extra ``[record]``.
 
-`numpy.load` and h5py read these files as any other. Here they are read without either: arrays lie in the file as plain
-bytes, the description (JSON, the last entry) says where, and the last 64 bytes of the file, the seal, say where the
-description is and hold a SHA-256 of all the rest. So one reader serves both formats. It verifies the sum first, then
-names, types, and shapes against the file's size, and only then takes memory. It follows no links, unpacks nothing and
-unpickles nothing.
-
-The sum guards against damage, not against people: who can write the file can write the sum. What they can forge are
-numbers, which `Recording.load` and `load_checkpoint` check further.
+`numpy.load` and h5py read these files as any other. Here nothing is unpickled or unpacked, no links are followed, and
+no more memory is taken than the file is long. Damage is found by the archive's own checksums in NPZ, and by a SHA-256
+in the last 32 bytes of HDF5 files. Numbers that somebody forged are checked by `Recording.load` and `load_checkpoint`.
 
 A file is written beside its place and then moved there: it appears whole or not at all.
 """
@@ -15,15 +10,14 @@ A file is written beside its place and then moved there: it appears whole or not
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
-import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +25,27 @@ from numpy.typing import NDArray
 from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import written
 
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by name."""
+
 DESCRIPTION = "description"
 """Name of the JSON text in a file."""
 
-MOST_TEXT = 2**24
-"""Bytes that it may take: names of some hundred thousand links."""
+DIGEST = 32
+"""Bytes of a SHA-256."""
 
-MAGIC = b"delassus data 1\n"
-SEAL = struct.Struct("<16sQQ32s")
-"""Magic, place and length of the description, SHA-256 of these and of all before the seal."""
-
-Put = Callable[[str, NDArray[Any]], int]
-"""Writes an array under a name, and returns where in the file its bytes begin."""
+SEALED = b"delassus data 1\n"
+"""Begins the last 64 bytes of files of version 1.0, which are otherwise as those of today."""
 
 
 def check_target(path: str | Path, kind: str) -> Path:
-    """Check that ``path`` ends like a format that can be written here, and return it."""
-    target = _named(path, kind)
-    if target.suffix == ".h5":
+    """Check that ``path`` ends like a format that can be written and read here, and return it."""
+    if not isinstance(path, str | Path) or Path(path).suffix not in (".npz", ".h5"):
+        wanted = "a name that ends in .npz or .h5"
+        raise ConfigurationError(f"file of a {kind}", wanted, shown(path), "Choose NPZ or HDF5.")
+    if Path(path).suffix == ".h5":
         require("h5py", "record", "HDF5 files")
-    return target
+    return Path(path)
 
 
 def write(path: str | Path, kind: str, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Path:
@@ -64,16 +59,29 @@ def write(path: str | Path, kind: str, arrays: Mapping[str, NDArray[Any]], descr
         HDF5 without the extra ``record``.
     """
     target = check_target(path, kind)
+    text = json.dumps({"kind": kind, **description}).encode()
+    plain = {name: np.asarray(x, "<i8" if x.dtype.kind == "i" else "<f8", order="C") for name, x in arrays.items()}
+    plain[DESCRIPTION] = np.frombuffer(text, np.uint8)
     with written(target, kind) as part, part.open("r+b") as file:
-        _write(file, _npz if target.suffix == ".npz" else _hdf5, kind, arrays, description)
+        if target.suffix == ".npz":
+            np.savez(file, **plain)  # type: ignore[arg-type]  # its other parameter is not among the names
+        else:
+            import h5py
+
+            with h5py.File(file, "w") as group:
+                for name, array in plain.items():
+                    group[name] = array
+            file.seek(0)
+            file.write(hashlib.file_digest(file, "sha256").digest())
+        file.flush()
         os.fsync(file.fileno())
     return target
 
 
 def read(
     path: str | Path, kind: str, layout: Mapping[str, str], form: Mapping[str, Any]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `write` wrote: arrays and description.
+) -> tuple[Arrays, dict[str, Any]]:
+    """Read what `write` wrote: arrays, which are read-only, and description.
 
     Parameters
     ----------
@@ -89,22 +97,24 @@ def read(
     ------
     ConfigurationError
         No such file, one of another kind, or one that is damaged, incomplete, or not of this layout and form.
+    MissingDependencyError
+        HDF5 without the extra ``record``.
     """
-    target = _named(path, kind)
+    target = check_target(path, kind)
     what = f"{kind} {str(target)!r}"
     try:
         if target.exists() and not target.is_file():
             raise ValueError("a folder or a device")
-        with target.open("rb") as file:
-            description = _description(file)
-            came = description.pop("kind", None)
-            if came != kind:
-                raise ConfigurationError(what, f"a {kind}", shown(came), f"Pass a file that was saved as a {kind}.")
-            arrays = _arrays(file, description.pop("arrays", None), layout, f"all arrays of a {kind}")
+        arrays = (_npz if target.suffix == ".npz" else _hdf5)(target)
+        description = _description(arrays)
+        came = description.pop("kind", None)
+        if came != kind:
+            raise ConfigurationError(what, f"a {kind}", shown(came), f"Pass a file that was saved as a {kind}.")
+        check_layout(arrays, layout, f"all arrays of a {kind}")
         check_form(description, form, DESCRIPTION)
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
+    except ConfigurationError:
+        raise
+    except Exception as error:  # zipfile, NumPy, json and h5py have many for bytes that they did not write
         damaged = "The file is damaged, or another one, or of another version."
         advice = "Check the path." if isinstance(error, FileNotFoundError) else damaged
         fault = str(error) or type(error).__name__
@@ -129,120 +139,65 @@ def check_form(value: Any, form: Any, name: str) -> None:
         check_form(item, wanted, part)
 
 
-def _named(path: str | Path, kind: str) -> Path:
-    if not isinstance(path, str | Path) or Path(path).suffix not in (".npz", ".h5"):
-        raise ConfigurationError(
-            f"file of a {kind}", "a name that ends in .npz or .h5", shown(path), "Choose NPZ or HDF5."
+def check_layout(arrays: Arrays, layout: Mapping[str, str], all_of_it: str) -> None:
+    """Check names, types and shapes against the ``layout`` that `read` explains; raises `ValueError`."""
+    if odd := sorted(arrays.keys() ^ layout.keys()):
+        raise ValueError(f"not {all_of_it}: {shown(', '.join(odd))}")
+    sizes: dict[str, int] = {}
+    for name, array in arrays.items():
+        wanted, *axes = layout[name].split()
+        known = [int(a) if a.isdigit() else sizes.setdefault(a, n) for a, n in zip(axes, array.shape, strict=False)]
+        if array.dtype != f"<{wanted}" or (*known,) != array.shape or len(axes) != array.ndim:
+            raise ValueError(f"{name} of type {array.dtype.str[1:]!r} and shape {array.shape}, not {layout[name]!r}")
+
+
+def _description(arrays: Arrays) -> dict[str, Any]:
+    """Take the description out of the arrays; raises `ValueError`."""
+    text = arrays.pop(DESCRIPTION, np.zeros(0))
+    if text.dtype != np.uint8:
+        raise ValueError(
+            "no description in JSON: files of versions before 1.0 have none; numpy.load and h5py read those"
         )
-    return Path(path)
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
-
-
-def _write(
-    file: BinaryIO,
-    container: Callable[[BinaryIO], Any],
-    kind: str,
-    arrays: Mapping[str, NDArray[Any]],
-    description: Mapping[str, Any],
-) -> None:
-    with container(file) as put:
-        index = {}
-        for name, array in arrays.items():
-            plain = np.asarray(array, dtype="<i8" if array.dtype.kind == "i" else "<f8", order="C")
-            index[name] = plain.dtype.str[1:], plain.shape, put(name, plain)
-        text = json.dumps({"kind": kind, **description, "arrays": index}).encode()
-        if len(text) > MOST_TEXT:
-            raise OSError(f"a description of {len(text)} bytes")
-        place = put(DESCRIPTION, np.frombuffer(text, np.uint8))
-    size = file.seek(0, os.SEEK_END)
-    file.write(SEAL.pack(MAGIC, place, len(text), _digest(file, size, place, len(text))))
-    file.flush()
-
-
-@contextmanager
-def _npz(file: BinaryIO) -> Iterator[Put]:
-    """NPZ archive, nothing compressed; its comment is the seal."""
-
-    def put(name: str, array: NDArray[Any]) -> int:
-        with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-            np.lib.format.write_array(entry, array, allow_pickle=False)
-            return file.tell() - array.nbytes
-
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.comment = bytes(SEAL.size)
-        yield put
-    file.truncate(file.seek(-SEAL.size, os.SEEK_END))
-
-
-@contextmanager
-def _hdf5(file: BinaryIO) -> Iterator[Put]:
-    """HDF5 file, nothing compressed, before the seal."""
-    import h5py
-
-    with h5py.File(file, "w") as group:
-        yield lambda name, array: group.create_dataset(name, data=array).id.get_offset() or 0
-
-
-def _digest(file: BinaryIO, size: int, place: int, length: int) -> bytes:
-    """SHA-256 of the seal's own entries and of the first ``size`` bytes of the file."""
-    digest = hashlib.sha256(SEAL.pack(MAGIC, place, length, b""))
-    file.seek(0)
-    while chunk := file.read(min(size, 2**20)):
-        digest.update(chunk)
-        size -= len(chunk)
-    file.seek(0, os.SEEK_END)
-    return digest.digest()
-
-
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
-def _description(file: BinaryIO) -> dict[str, Any]:
-    """Verify the seal, and return the description; raises `ValueError`."""
-    size = file.seek(0, os.SEEK_END) - SEAL.size
-    if size < 0:
-        raise ValueError(f"{size + SEAL.size} bytes")
-    file.seek(size)
-    magic, place, length, digest = SEAL.unpack(file.read(SEAL.size))
-    if magic != MAGIC:
-        raise ValueError("no checksum at its end; files of earlier versions have none: numpy.load or h5py reads those")
-    if digest != _digest(file, size, place, length):
-        raise ValueError("other bytes than were written: the checksum differs")
-    if length > MOST_TEXT or place + length > size:
-        raise ValueError(f"a description of {length} bytes at {place}, in a file of {size}")
-    file.seek(place)
-    description = json.loads(file.read(length))
+    description = json.loads(text.tobytes())
     if not isinstance(description, dict):
         raise ValueError(f"{DESCRIPTION}: {shown(description)}")
+    description.pop("arrays", None)  # where they are, in files of version 1.0
     return description
 
 
-def _arrays(file: BinaryIO, index: Any, layout: Mapping[str, str], all_of_it: str) -> dict[str, NDArray[Any]]:
-    """Read all arrays, once their types and shapes are right and they fit in the file; raises `ValueError`."""
-    check_form(index, {str: list}, "arrays")
-    if index.keys() != layout.keys():
-        odd = ", ".join(sorted(index.keys() ^ layout.keys()))
-        raise ValueError(f"not {all_of_it}: {shown(odd)}")
-    sizes: dict[str, int] = {}
-    room = file.seek(0, os.SEEK_END) - SEAL.size
-    left = room
-    for name, entry in index.items():
-        check_form(dict(enumerate(entry)), {0: str, 1: [int], 2: int}, name)
-        dtype, shape, place = entry
-        wanted, *axes = layout[name].split()
-        known = [
-            int(axis) if axis.isdigit() else sizes.setdefault(axis, n) for axis, n in zip(axes, shape, strict=False)
-        ]
-        if dtype != wanted or known != shape or len(axes) != len(shape):
-            raise ValueError(f"{name} of type {shown(dtype)} and shape {shown(shape)}, not {layout[name]!r}")
-        n_bytes = 8 * math.prod(shape)
-        left -= n_bytes
-        if min(shape) < 0 or max(shape) > room or left < 0 or not 0 <= place <= room - n_bytes:
-            raise ValueError(f"{name} of shape {shown(shape)} at {place}, in a file of {room} bytes")
+def _npz(path: Path) -> Arrays:
+    """Arrays of an archive that is as long as they are; raises `ValueError` and what zipfile does."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > path.stat().st_size:
+            raise ValueError("an archive that is compressed, or whose entries overlap")
+        return {entry.filename.removesuffix(".npy"): _npy(archive.read(entry)) for entry in entries}
+
+
+def _npy(content: bytes) -> NDArray[Any]:
+    """Array of the bytes of an NPY file; raises `ValueError`."""
+    file = io.BytesIO(content)
+    np.lib.format.read_magic(file)
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    return np.frombuffer(content, dtype, math.prod(shape), file.tell()).reshape(shape, order="F" if by_columns else "C")
+
+
+def _hdf5(path: Path) -> Arrays:
+    """Arrays that lie in an HDF5 file as plain bytes; raises `ValueError` and what h5py does."""
+    import h5py
+
+    content = path.read_bytes()
+    if content[-2 * DIGEST :].startswith(SEALED):
+        raise ValueError("an HDF5 file of version 1.0: h5py reads its arrays")
+    if hashlib.sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
+        raise ValueError("other bytes than were written: the checksum differs")
     arrays = {}
-    for name, (dtype, shape, place) in index.items():
-        file.seek(place)
-        arrays[name] = np.fromfile(file, f"<{dtype}", math.prod(shape)).reshape(shape)
+    with h5py.File(io.BytesIO(content), "r") as group:
+        for name in group:
+            is_own = isinstance(group.get(name, getlink=True), h5py.HardLink)
+            data = group[name] if is_own else None
+            place = data.id.get_offset() if isinstance(data, h5py.Dataset) else None
+            if data is None or (place is None and data.size):
+                raise ValueError(f"{shown(name)}: not an array in the file itself")
+            arrays[name] = np.frombuffer(content, data.dtype, data.size, place or 0).reshape(data.shape)
     return arrays

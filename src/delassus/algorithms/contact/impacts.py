@@ -61,7 +61,7 @@ def impact_times(
     dofs = [[k for i in links for k in range(tree.v_slices[i].start, tree.v_slices[i].stop)] for links in bodies]
     held = [bool(tied & {*links}) for links in bodies]
     falls = [cast(Scalar, 0.0 if x else 1.0) for x in held]
-    sprung = [step.springs is not None and step.springs.of_links(own) is not None for own in dofs]
+    sprung = (step.springs is not None and step.springs.of_links(own) is not None for own in dofs)
     early = [x or y for x, y in zip(held, sprung, strict=True)]
     falling = [links[0] in alone(step) for links in bodies]
     gained, e = minus(free, step.v), [cast(Scalar, 0.0 if x is None else x) for x in restitution]
@@ -83,31 +83,62 @@ def impact_times(
             holds = into * (1.0 - fast[k])
             for b in own[k]:
                 falls[b] = falls[b] * (1.0 - holds)
-        for c in bounded_joints_of(step.problem.constraints):
-            (b,) = (b for b, of_body in enumerate(dofs) if c.dof in of_body)
-            u = step.v[c.dof] + falls[b] * gained[c.dof]
-            for distance, side in zip(step.distances(c), (1.0, -1.0), strict=True):
-                if distance is not None:
-                    beyond = 1.0 - ops.less(0.0, distance)
-                    falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
+        _rest_on_limits(step, falls, gained, dofs, tolerance)
     reached, hits, bounces, at = [along_path(k) for k in range(n)], list[Scalar](), list[Scalar](), list[Scalar]()
-    margins = [
-        impact_margins(ops, rate, before, u, x, tolerance, fall)
-        for rate, before, u, x in zip(rates, approach, reached, e, strict=True)
-    ]
-    for rate, before, u, x in zip(rates, approach, reached, e, strict=True):
+    of_points = list(zip(rates, approach, reached, e, strict=True))
+    margins = [impact_margins(ops, *x, tolerance, fall) for x in of_points]
+    for rate, before, u, x in of_points:
         both = impact(ops, rate, before, u, x, tolerance, fall)
         hits.append(both[0])
         bounces.append(both[1])
         t = 0.0 if any(early[b] for b in own[len(at)]) else impact_time(ops, rate, before, u, step.h)
         if step.smoothing is not None:  # in the mean over starts no impact stays at the start
             speed = ops.select(bounces[-1] * step.has_mean, 0.5 * (before + u), NEVER)
-            t = ops.select(
-                ops.less(0.0, t), t, ops.derived(0.0, -step.points[len(at)][0].gap / ops.derived(speed, 0.0))
-            )
+            opened = ops.derived(0.0, -step.points[len(at)][0].gap / ops.derived(speed, 0.0))
+            t = ops.select(ops.less(0.0, t), t, opened)
         at.append(t)
     closing = [u + (0.5 + t * step.over_h) * (x - u) for u, x, t in zip(approach, reached, at, strict=True)]
-    times, of = [cast(Scalar, NEVER)] * len(bodies), [[cast(Scalar, 0.0)] * n for _ in bodies]
+    times, of = _earliest(step, own, (hits, bounces, at), early)
+    struck = [ops.less(t, NEVER) for t in times]
+    placing = [[b for b in x if not early[b]] if len(x) == 2 or not falling[x[0]] else [] for x in own]
+    placed = [cast(Scalar, 0.0)] * len(bodies)
+    for hit, b in ((hits[k], b) for k in range(n) for b in placing[k]):
+        placed[b] = ops.maximum(placed[b], hit * struck[b] * ops.less(0.0, times[b]))
+    body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]
+    late, of_dofs = [ops.select(x, t, 0.0) for x, t in zip(struck, times, strict=True)], enumerate(body_of_dof)
+    kick = [ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * gained[k], 0.0) for k, b in of_dofs]
+    return ImpactTimes(
+        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, [*zip(at, closing, strict=True)], margins,
+        [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
+        [of[b] for b in body_of_dof], gained, kick, [placed[b] for b in body_of_dof if any(placing)],
+    )  # fmt: skip
+
+
+def _rest_on_limits(
+    step: Any, falls: list[Scalar], gained: Sequence[Scalar], dofs: Sequence[Sequence[int]], tolerance: Scalar
+) -> None:
+    """Have bodies that a limit of a joint holds fall no more."""
+    ops = step.ops
+    for c in bounded_joints_of(step.problem.constraints):
+        (b,) = (b for b, of_body in enumerate(dofs) if c.dof in of_body)
+        u = step.v[c.dof] + falls[b] * gained[c.dof]
+        for distance, side in zip(step.distances(c), (1.0, -1.0), strict=True):
+            if distance is not None:
+                beyond = 1.0 - ops.less(0.0, distance)
+                falls[b] = falls[b] * (1.0 - beyond * ops.less(side * u, -tolerance))
+
+
+def _earliest(
+    step: Any, own: Sequence[Sequence[int]], points: tuple[Sequence[Scalar], Sequence[Scalar], Sequence[Scalar]],
+    early: Sequence[bool],
+) -> tuple[list[Scalar], list[list[Scalar]]]:  # fmt: skip
+    """When the impact of each body is (s), and of which points (n) that is the time.
+
+    ``points`` are those that hit, those that bounce, and when they are closed; ``own`` their bodies. Impacts of bodies
+    that are ``early`` are at the start of the step.
+    """
+    ops, n, (hits, bounces, at) = step.ops, len(own), points
+    times, of = [cast(Scalar, NEVER)] * len(early), [[cast(Scalar, 0.0)] * n for _ in early]
     for k in range(n):
         for b in own[k]:
             first = bounces[k] * ops.less(at[k], times[b])
@@ -115,28 +146,14 @@ def impact_times(
             of[b] = [ops.select(first, float(j == k), x) for j, x in enumerate(of[b])]
     pairs = [k for k in range(n) if len(own[k]) == 2]
     for _ in range(2 if any(early) and pairs else 1):
-        for _ in bodies[1:]:
+        for _ in early[1:]:
             for k in pairs:
                 for a, b in (own[k], own[k][::-1]):
                     earlier = hits[k] * ops.less(times[a], times[b])
                     times[b] = ops.select(earlier, times[a], times[b])
                     of[b] = [ops.select(earlier, x, y) for x, y in zip(of[a], of[b], strict=True)]
         times = [ops.select(ops.less(t, NEVER), 0.0, t) if x else t for x, t in zip(early, times, strict=True)]
-    struck, placed, places = [ops.less(t, NEVER) for t in times], [cast(Scalar, 0.0)] * len(bodies), False
-    for k in range(n):
-        for b in own[k] if len(own[k]) == 2 or not falling[own[k][0]] else []:
-            if not early[b]:
-                places = True
-                placed[b] = ops.maximum(placed[b], hits[k] * struck[b] * ops.less(0.0, times[b]))
-    body_of_dof = [b for k in range(tree.nv) for b, of_body in enumerate(dofs) if k in of_body]
-    kick, late = list[Scalar](), [ops.select(x, t, 0.0) for x, t in zip(struck, times, strict=True)]
-    for b, x in zip(body_of_dof, gained, strict=True):
-        kick.append(ops.select(struck[b] * falls[b], (0.5 + late[b] * step.over_h) * x, 0.0))
-    return ImpactTimes(
-        [x * struck[own[k][0]] for k, x in enumerate(hits)], bounces, fast, [*zip(at, closing, strict=True)], margins,
-        [struck[b] for b in body_of_dof], [falls[b] for b in body_of_dof], [late[b] for b in body_of_dof],
-        [of[b] for b in body_of_dof], gained, kick, [placed[b] for b in body_of_dof if places],
-    )  # fmt: skip
+    return times, of
 
 
 def is_struck(step: Any, tolerance: Scalar) -> Scalar:

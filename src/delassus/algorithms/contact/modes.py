@@ -282,6 +282,17 @@ def image_by_modes(
     return out
 
 
+def smoothed_laws(
+    ops: Ops, laws: Sequence[PointLaw], gaps: Sequence[Scalar], over_h: Scalar, smoothing: Sequence[Scalar | None],
+    displaced: Sequence[Scalar],
+) -> list[PointLaw]:  # fmt: skip
+    """Laws of points whose rates have the derivatives of means over starts, ``displaced`` along rows by an impact."""
+    return [
+        replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, gap, over_h, own) + over_h * s))
+        for x, gap, own, s in zip(laws, gaps, smoothing, displaced[2::3], strict=False)
+    ]
+
+
 def smoothed_rate(ops: Ops, gap: Scalar, over_h: Scalar, smoothing: Scalar | None) -> Scalar:
     """A number that changes as the rate at which a gap may close does, smoothed."""
     closing = part_beyond(ops, over_h * gap, smoothing) * over_h

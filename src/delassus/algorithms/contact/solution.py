@@ -218,6 +218,29 @@ class StepMotion(NamedTuple):
     impulses: list[Scalar]
     pushed: list[Scalar]
 
+    def of_blocks(
+        self, place: Any, blocks: Sequence[Block], y: Matrix, alone: Matrix, p: Sequence[Scalar]
+    ) -> StepMotion:
+        """The same with blocks of the step at a ``place`` that contacts, limits and friction push by impulses ``p``.
+
+        ``y`` (nv × 1) are free velocities in the joint space and ``alone`` (m × 1) impulses without these.
+        """
+        acting = dict(zip(place.others, p, strict=True))
+        pushed = [pushes(place.problem, place.space, block, acting) for block in blocks]
+        target, impulses = (column(place.ops, x) for x in (place.space.back_substitution(y, alone), alone))
+        return StepMotion(self.velocity, self.shift, [*blocks], target, impulses, pushed)
+
+    def on_paths(self, tree: Tree, h: Scalar, when: ImpactTimes) -> tuple[list[Scalar], list[Scalar]]:
+        """Displacement (nv) beside that by the velocity over what is left of the step, and what is, of each joint (s).
+
+        Of bodies that an impact has placed where they were at its time.
+        """
+        parts = [x * t for x, t in zip(when.placed, when.times, strict=True)]
+        shift = [x + t * u for x, t, u in zip(self.shift, parts, self.velocity, strict=True)]
+        left = [h - parts[sv.start] if joint.nv else h
+                for joint, sv in zip(tree.joints, tree.v_slices, strict=True)]  # fmt: skip
+        return shift, left
+
     def with_smooth_motion(self, ops: Ops, h: Scalar, start: Sequence[Scalar]) -> StepMotion:
         """The same with what smooth motion from the velocity ``start`` changes over the step.
 

@@ -32,7 +32,7 @@ from delassus.algorithms.contact.correction import Weights, correction
 from delassus.algorithms.contact.impacts import NEVER, ImpactTimes, impact_times, of_displaced
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.mean_products import MeanProducts, mean_products, velocity_of
-from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_rate
+from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_laws
 from delassus.algorithms.contact.problem import (
     PROXIMAL,
     JointLaw,
@@ -58,7 +58,6 @@ from delassus.algorithms.contact.solution import (
     offsets_of,
     patches_of,
     points_of,
-    pushes,
 )
 from delassus.algorithms.contact.solvers import Exact
 from delassus.algorithms.dynamics.integrate import position_update
@@ -140,22 +139,8 @@ class KernelStep:
         ops = self.ops
         late, joints = cast(list[Scalar], [0.0] * self.tree.nv), self._joint_laws()
         rates = [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
-
-        def solved(free: Sequence[Scalar], points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar,
-                   joints: Sequence[JointLaw], image: LawImage | None = StepProblem.image,
-                   at: KernelStep = self) -> tuple[StepProblem, Outcome]:  # fmt: skip
-            problem = StepProblem(ops, at.G, free, at.size_of, points, joints, pyramid, self.on)
-            p = solver(problem, start, times, tolerance) if start else []
-            energies = None
-            if any(x.turning for x in points):
-                problem, p, energies = problem.without_gain(
-                    p, lambda x: solver(x, start, times, tolerance), tolerance if isinstance(solver, Exact) else None
-                )
-            p = p if image is None else problem.implicit(p, image)
-            if at.moves:
-                p, energies = [at.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
-            return problem, problem.safe(p, budget, energies)
-
+        is_exact = isinstance(solver, Exact)
+        how = partial(solver, times=times, tolerance=tolerance), tolerance if is_exact else None, pyramid
         has_impact = any(restitution is not None for *_, restitution in self.points)
         y, free, taken = self.free(self.motion, not has_impact)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])
@@ -164,7 +149,7 @@ class KernelStep:
             ahead = column(ops, self.space.L.solved(y))
             when = impact_times(self, rates, ahead, [e for *_, e in self.points], tolerance)
             place, when = self.placed(when)
-            struck = place.instant._impact(partial(solved, at=place.instant), when, place._joint_laws())
+            struck = place.instant._impact(partial(place.instant._solved, how), when, place._joint_laws())
             motion = place.motion_at(struck.v)
             struck, y = place._half_a_step_behind(struck._replace(place=place), motion)
             late, joints, before = struck.late, place._joint_laws(struck.late), struck.v
@@ -181,14 +166,12 @@ class KernelStep:
         image: LawImage = StepProblem.image
         if self.smoothing is not None:
             of_points = self.smoothing_of_points(struck)
-            laws = [
-                replace(x, rate=ops.derived(x.rate, smoothed_rate(ops, c.gap, self.over_h, own) + self.over_h * s))
-                for x, (c, *_), own, s in zip(laws, place.points, of_points, displaced[2::3], strict=False)
-            ]
+            gaps = [c.gap for c, *_ in place.points]
+            laws = smoothed_laws(ops, laws, gaps, self.over_h, of_points, displaced)
             image = partial(place._image_by_modes, of_points, late)
         follows = image if self.loops else None  # else it does from the motion
         begin = along_rows(start, joints, self.lengths)
-        last = plain = place._taken(solved(free, laws, begin, 0.0, joints, follows, place), y, taken)
+        last = plain = place._taken(place._solved(how, free, laws, begin, 0.0, joints, follows), y, taken)
         if not self.loops:
             missed = partial(place._momentum, motion, before, mean=place.mean_products(motion))
             of_laws = RowsOfLaws.of(place.problem, place.space, self.others)
@@ -200,21 +183,13 @@ class KernelStep:
         corrected = correction(place, moving, times, tolerance, gaping)
         moved = StepMotion(last.velocity, corrected.shift, [], [], [], [])
         if blocks:
-            alone = place.all_impulses([0.0] * len(found.p), taken)
-            target = column(ops, place.space.back_substitution(y, alone))
-            acting = dict(zip(self.others, found.p, strict=True))
-            pushed = [pushes(place.problem, place.space, block, acting) for block in blocks]
-            moved = StepMotion(last.velocity, corrected.shift, blocks, target, column(ops, alone), pushed)
+            moved = moved.of_blocks(place, blocks, y, place.all_impulses([0.0] * len(found.p), taken), found.p)
             moved = moved.with_smooth_motion(ops, self.h, before)
-        shift, left = moved.shift, None
         if struck is not None:
             moved = moved._replace(shift=plus(moved.shift, late))
-            shift = moved.shift
+        shift, left = moved.shift, None
         if struck is not None and struck.when.placed:
-            parts = [x * t for x, t in zip(struck.when.placed, struck.when.times, strict=True)]
-            shift = [x + t * u for x, t, u in zip(moved.shift, parts, moved.velocity, strict=True)]
-            left = [self.h - parts[sv.start] if joint.nv else self.h
-                    for joint, sv in zip(self.tree.joints, self.tree.v_slices, strict=True)]  # fmt: skip
+            shift, left = moved.on_paths(self.tree, self.h, struck.when)
         q, v = position_update(ops, place.problem, list(place.q), moved.velocity, self.h, shift, left)
         impulses, residuals = apart(ops, found.p, joints, lengths=self.lengths), list(found.residuals)
         if struck is not None:
@@ -223,6 +198,23 @@ class KernelStep:
             residuals = [ops.maximum(x, y) for x, y in zip(residuals, struck.residuals, strict=True)]
         out = q, v, impulses, residuals, motion, before, last, corrected, struck, moved, displaced, offsets
         return StepSolution(*out)
+
+    def _solved(
+        self, how: tuple[Callable[..., list[Scalar]], float | None, bool], free: Sequence[Scalar],
+        points: Sequence[PointLaw], start: Sequence[Scalar], budget: Scalar, joints: Sequence[JointLaw],
+        image: LawImage | None = StepProblem.image,
+    ) -> tuple[StepProblem, Outcome]:  # fmt: skip
+        """Contact problem, and what solves it: ``how`` has a solver, its tolerance if it is exact, and its cones."""
+        solver, tolerance, pyramid = how
+        problem = StepProblem(self.ops, self.G, free, self.size_of, points, joints, pyramid, self.on)
+        p = solver(problem, start) if start else []
+        energies = None
+        if any(x.turning for x in points):
+            problem, p, energies = problem.without_gain(p, lambda x: solver(x, start), tolerance)
+        p = p if image is None else problem.implicit(p, image)
+        if self.moves:
+            p, energies = [self.moves.get(row, 1.0) * x for row, x in enumerate(p)], None
+        return problem, problem.safe(p, budget, energies)
 
     def placed(self, when: ImpactTimes) -> tuple[KernelStep, ImpactTimes]:
         """The step from where bodies are that are ``placed`` by an impact, with their velocities before it."""

@@ -276,29 +276,7 @@ class StepChanges(Situation):
         floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
         smooth, c, late = SmoothCounts(self.loops, dt, dv, shift), self.correction, shift.copy()
         if c is not None:
-            weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
-            normals, limits = of_rows[:m, None], of_rows[m : m + len(joints.dofs)]
-            self._pull_loops(c.of_loops, of_rows[m + len(joints.dofs) :], out.q)
-            pull_forces(c.forces, weights, m, out.q)
-            out.q[:] -= c.lost.T.times(weights)
-            if self.springs.along_lines:
-                out.q[:] -= self.springs.masses_with_positions(c.moved).T.times(weights)
-            c.with_q.pulled(normals, out.q)
-            c.with_v.pulled(normals, dv)
-            if c.with_start is not None:
-                c.with_start.pulled(normals, out.v)
-            c.with_v.pulled(normals / dt, late)
-            out.q[joints.dofs] += c.joints_with_q[:, None] * limits
-            late[joints.dofs] += c.joints_with_q[:, None] * limits
-            dv[joints.dofs] += c.joints_with_v[:, None] * limits
-            out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
-            mass -= self.M.times(c.moved[:, None]) * weights
-            c.mobility.pulled(normals, mass)
-            inertial.append(InertialForces(nothing, c.moved, -weights))
-            if self._with_mass:
-                inertial += self.mobility.of_masses(normals[:, 0], limits)
-            if r > 3:
-                scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
+            self._pull_correction(c, shift, late, dv, mass, inertial, scales, out)
         dv += self.base[:, None] * shift  # it is so much further from where it is placed, in less time
         at_base = np.add.reduceat(record.problems[-1].after[:, None] * shift, self.first[:-1], axis=0) - by_times
         for number in range(len(self.problems) - 1, -1, -1):
@@ -319,42 +297,11 @@ class StepChanges(Situation):
                 before, count = (1.0 - part) * dv, part * dv
             response = self.response if last else place.at_impact
             weights, of_rows = response.solve(solved.groups, count, of_impulses)
-            on_contacts = of_rows[: r * m].reshape(m, r, k)
-            solved.measured.pulled(on_contacts, out.q)
-            pull_forces(solved.forces, weights, m, out.q)
-            if solved.by_velocities is not None:
-                rows, wrenches = solved.by_velocities
-                rows.pulled(on_contacts, out.v)
-                if wrenches is not None:
-                    wrenches.pulled(solved.forces.twists.times(weights, m), out.v)
-            out.q[:] -= solved.lost.T.times(weights)
-            of_limits = solved.held[:, None] * of_rows[r * m : r * m + len(joints.dofs)]
-            out.q[joints.dofs] += of_limits
-            late[joints.dofs] += of_limits
-            if solved.with_late is not None:
-                solved.with_late.pulled(on_contacts, late)
-            self._pull_loops(solved.of_loops, of_rows[r * m + len(joints.dofs) :], out.q)
-            floors = solved.with_floor * on_contacts[:, 2]
-            solved.of_friction.pull(weights, on_contacts, out.friction, scales)
+            floors = self._pull_rows(solved, weights, of_rows, late, scales, out)
             if self.sides:
                 mass -= place.exerted(problem.impulses) * weights
             if last:
-                out.tau[:] = dt * weights
-                mass -= dt * record.tau[:, None] * weights
-                dv, start = -free.momentum_v.T.times(weights), (self.struck, record.tau)
-                dv += self.springs.pull(self.struck, problem.after - self.struck, weights, out)
-                inertial += smooth.pull(self.scene, start, problem.after, weights, dv, out, self._with_mass)
-                for stage, own in self.products.earlier(weights):
-                    out.q[:] -= self.products.with_q[stage].T.times(own)
-                    out.tau[:] += dt * own
-                    dv += self.springs.pull(self.struck, self.products.stages[stage][0], own, out)
-                    dv -= self.products.with_v[stage].T.times(own) + self.springs.gained.times(own)
-                    inertial += self.products.inertial_forces(stage, own)
-                for loop in self.loops:
-                    weights[loop.at] = 0.0
-                inertial += self.products.inertial_forces(0, weights)
-                led, behind = self.base[:, None] > 0.0, self.M.times(weights)
-                lead, dv = np.where(led, dv - behind, 0.0), np.where(led, behind, dv)
+                lead, dv = self._pull_smooth_motion(weights, problem.after, smooth, mass, inertial, out)
             else:
                 inertials[number // 2 + 1].append(InertialForces(nothing, solved.change, -weights))
                 dv = before + place.M.times(weights)
@@ -370,17 +317,97 @@ class StepChanges(Situation):
         of_friction, out.torsional[:], out.rolling[:] = pull_scales(record.contacts, scales)
         out.friction[:] += of_friction
         if self._with_mass:
-            masses = self.scene.blocks.mass
-            of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, k).sum(axis=1)
-            has_mass = masses > 0.0  # bodies that the user moves have none
-            out.mass[: len(masses)] = (
-                np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
-            )
-            for place, own_forces in zip(self.places, inertials, strict=True):
-                self.scene.with_masses(place.record, own_forces, out.mass)
+            self._pull_masses(mass, inertials, out)
         if not (self.response.is_regular and all(x.at_impact.is_regular for x in self.places)):
             self.known, self.distance = False, 0.0
         return out
+
+    def _pull_correction(
+        self, c: SolvedCorrection, shift: Array, late: Array, dv: Array, mass: Array, inertial: list[InertialForces],
+        scales: Array, out: Pulled,
+    ) -> None:  # fmt: skip
+        """Add to what counts all else what counts the displacement ``shift`` (n, k) of the position correction."""
+        record, m, k, dt = self.record, self.m, shift.shape[1], self.scene.options.dt
+        joints = self.scene.blocks.joints
+        weights, of_rows = self.response.solve(c.groups, shift, np.zeros((len(c.groups.D), k)))
+        normals, limits = of_rows[:m, None], of_rows[m : m + len(joints.dofs)]
+        self._pull_loops(c.of_loops, of_rows[m + len(joints.dofs) :], out.q)
+        pull_forces(c.forces, weights, m, out.q)
+        out.q[:] -= c.lost.T.times(weights)
+        if self.springs.along_lines:
+            out.q[:] -= self.springs.masses_with_positions(c.moved).T.times(weights)
+        c.with_q.pulled(normals, out.q)
+        c.with_v.pulled(normals, dv)
+        if c.with_start is not None:
+            c.with_start.pulled(normals, out.v)
+        c.with_v.pulled(normals / dt, late)
+        out.q[joints.dofs] += c.joints_with_q[:, None] * limits
+        late[joints.dofs] += c.joints_with_q[:, None] * limits
+        dv[joints.dofs] += c.joints_with_v[:, None] * limits
+        out.q[:] += c.joints_with_mobility.T @ limits[record.correction.joint_pushes != 0.0]
+        mass -= self.M.times(c.moved[:, None]) * weights
+        c.mobility.pulled(normals, mass)
+        inertial.append(InertialForces(np.zeros(self.n), c.moved, -weights))
+        if self._with_mass:
+            inertial += self.mobility.of_masses(normals[:, 0], limits)
+        if self.contacts.scales.shape[1] > 3:
+            scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
+
+    def _pull_rows(
+        self, solved: Solved, weights: Array, of_rows: Array, late: Array, scales: Array, out: Pulled
+    ) -> Array:
+        """Add what counts rows of contacts, limits and loops; returns what counts the floors of contacts (m, k)."""
+        m, r, k = self.m, self.contacts.scales.shape[1], weights.shape[1]
+        joints = self.scene.blocks.joints
+        on_contacts = of_rows[: r * m].reshape(m, r, k)
+        solved.measured.pulled(on_contacts, out.q)
+        pull_forces(solved.forces, weights, m, out.q)
+        if solved.by_velocities is not None:
+            rows, wrenches = solved.by_velocities
+            rows.pulled(on_contacts, out.v)
+            if wrenches is not None:
+                wrenches.pulled(solved.forces.twists.times(weights, m), out.v)
+        out.q[:] -= solved.lost.T.times(weights)
+        of_limits = solved.held[:, None] * of_rows[r * m : r * m + len(joints.dofs)]
+        out.q[joints.dofs] += of_limits
+        late[joints.dofs] += of_limits
+        if solved.with_late is not None:
+            solved.with_late.pulled(on_contacts, late)
+        self._pull_loops(solved.of_loops, of_rows[r * m + len(joints.dofs) :], out.q)
+        solved.of_friction.pull(weights, on_contacts, out.friction, scales)
+        return solved.with_floor * on_contacts[:, 2]
+
+    def _pull_smooth_motion(
+        self, weights: Array, after: Array, smooth: SmoothCounts, mass: Array, inertial: list[InertialForces],
+        out: Pulled,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """What counts velocities (n, k) that lead by half a step, and others, from ``weights`` of all at the end."""
+        record, dt = self.record, self.scene.options.dt
+        out.tau[:] = dt * weights
+        mass -= dt * record.tau[:, None] * weights
+        dv, start = -self.free.momentum_v.T.times(weights), (self.struck, record.tau)
+        dv += self.springs.pull(self.struck, after - self.struck, weights, out)
+        inertial += smooth.pull(self.scene, start, after, weights, dv, out, self._with_mass)
+        for stage, own in self.products.earlier(weights):
+            out.q[:] -= self.products.with_q[stage].T.times(own)
+            out.tau[:] += dt * own
+            dv += self.springs.pull(self.struck, self.products.stages[stage][0], own, out)
+            dv -= self.products.with_v[stage].T.times(own) + self.springs.gained.times(own)
+            inertial += self.products.inertial_forces(stage, own)
+        for loop in self.loops:
+            weights[loop.at] = 0.0
+        inertial += self.products.inertial_forces(0, weights)
+        led, behind = self.base[:, None] > 0.0, self.M.times(weights)
+        return np.where(led, dv - behind, 0.0), np.where(led, behind, dv)
+
+    def _pull_masses(self, mass: Array, inertials: list[list[InertialForces]], out: Pulled) -> None:
+        """Set what counts masses of links, from that of free bodies by axes (n, k) and of inertial forces."""
+        masses = self.scene.blocks.mass
+        of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, mass.shape[1]).sum(axis=1)
+        has_mass = masses > 0.0  # bodies that the user moves have none
+        out.mass[: len(masses)] = np.where(has_mass, 1.0 / np.where(has_mass, masses, 1.0), 0.0)[:, None] * of_bodies
+        for place, own_forces in zip(self.places, inertials, strict=True):
+            self.scene.with_masses(place.record, own_forces, out.mass)
 
     def _of_loops(self, rows: Array) -> list[Array]:
         """Of rows of all loops those of each block."""

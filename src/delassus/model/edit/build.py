@@ -5,7 +5,7 @@ Every loader ends here. A description is a list of `RawLink` and `RawJoint` in t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -31,6 +31,9 @@ from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.joints import LIMITS, PER_DOF, Joint
 from delassus.spatial.rotations import Array, exact_quarter_turns, rotation_between
+
+_GROUND = WORLD, np.eye(3), np.zeros(3)
+"""Pose of what the root of a description is on."""
 
 _IS_LIMIT = np.array([[attribute in LIMITS] for attribute in PER_DOF])
 
@@ -77,47 +80,24 @@ def build_tree(
         carrier = RawJoint(unique_name("root_joint", {joint.name for joint in joints}), FREE, "", root_link)
     else:
         carrier = RawJoint(f"world_to_{root_link}", FIXED, "", root_link)
-    outgoing: dict[str, list[RawJoint]] = {}
-    for raw in joints:
-        outgoing.setdefault(raw.parent, []).append(raw)
-    if sort_children:
-        for siblings in outgoing.values():
-            siblings.sort(key=lambda j: j.name)
-    ordered = [carrier, *joints] if keep_order else list(depth_first(carrier, outgoing))
+    ordered = [carrier, *joints] if keep_order else _depth_first(carrier, joints, sort_children)
 
     rotations = _exact([raw.rotation for raw in ordered])
     moving = [raw for raw in ordered if raw.kind is not FIXED]
     axes, alignments = _axes_and_alignments(moving)
-    turned = np.swapaxes(alignments, 1, 2)
-    shifted = _products(turned, [raw.child_position for raw in moving])
-    # of each link of the description, in a link of the tree: of those that joints move, then of those fixed to them
-    poses = {raw.child: (i, turned[i], shifted[i]) for i, raw in enumerate(moving)}
-    ground = WORLD, np.eye(3), np.zeros(3)
-    for raw, rotation in zip(ordered, rotations, strict=True):
-        if raw.kind is FIXED:
-            i, R, p = ground if raw is carrier else poses[raw.parent]
-            p, R = p + R @ raw.position, R @ rotation
-            poses[raw.child] = i, R, p + R @ raw.child_position
+    poses = _poses(ordered, moving, rotations, np.swapaxes(alignments, 1, 2))
     children = [raw.child for raw in ordered]
     on, R_links, p_links = zip(*(poses[child] for child in children), strict=True)
     placements = map(Placement, on, _exact(R_links), read_only(p_links))
     frames = dict(zip(children, placements, strict=True))
 
-    carried = [ground if raw is carrier else poses[raw.parent] for raw in moving]
+    carried = [_GROUND if raw is carrier else poses[raw.parent] for raw in moving]
     parents = tuple(i for i, *_ in carried)
     R = np.array([R for _, R, _ in carried]).reshape(-1, 3, 3)
     positions = np.array([p for *_, p in carried]).reshape(-1, 3) + _products(R, [raw.position for raw in moving])
     rotations = R @ rotations[[raw.kind is not FIXED for raw in ordered]] @ alignments
 
-    placed = [frames[link.name] for link in links]
-    own = spatial_inertia(
-        np.array([x.mass for x in links]), np.array([x.com for x in links]), np.array([x.inertia for x in links])
-    )
-    moved = move_inertia(own, np.array([x.rotation for x in placed]), np.array([x.position for x in placed]))
-    inertias = np.zeros((len(moving) + 1, 6, 6))  # the last one is the world's
-    number = {link.name: k for k, link in enumerate(links)}
-    np.add.at(inertias, [frames[raw.child].link for raw in ordered], moved[[number[raw.child] for raw in ordered]])
-
+    inertias = _inertias(links, frames, children, len(moving))
     frames.setdefault("world", Placement(WORLD, np.eye(3), np.zeros(3)))
     joints_placed = _joints(moving, axes, _exact(rotations), read_only(positions))
     link_names = tuple(raw.child for raw in moving)
@@ -128,6 +108,48 @@ def build_tree(
     )
     idle_joints(tree)  # refuses negative inertias
     return tree
+
+
+def _depth_first(carrier: RawJoint, joints: Sequence[RawJoint], sort_children: bool) -> list[RawJoint]:
+    """Joints from what carries the root on, those of a link in the order given or of their names."""
+    outgoing: dict[str, list[RawJoint]] = {}
+    for raw in joints:
+        outgoing.setdefault(raw.parent, []).append(raw)
+    if sort_children:
+        for siblings in outgoing.values():
+            siblings.sort(key=lambda j: j.name)
+    return list(depth_first(carrier, outgoing))
+
+
+def _poses(
+    ordered: Sequence[RawJoint], moving: Sequence[RawJoint], rotations: Array, turned: Array
+) -> dict[str, tuple[int, Array, Array]]:
+    """Link of the tree that each link of the description is on, with its rotation (3, 3) and position (3,) there.
+
+    The first joint carries the root. ``rotations`` (n, 3, 3) are those of all joints, and ``turned`` (m, 3, 3) those of
+    links in the axes of the joints that move them.
+    """
+    shifted = _products(turned, [raw.child_position for raw in moving])
+    poses = {raw.child: (i, turned[i], shifted[i]) for i, raw in enumerate(moving)}
+    for raw, rotation in zip(ordered, rotations, strict=True):
+        if raw.kind is FIXED:
+            i, R, p = _GROUND if raw is ordered[0] else poses[raw.parent]
+            p, R = p + R @ raw.position, R @ rotation
+            poses[raw.child] = i, R, p + R @ raw.child_position
+    return poses
+
+
+def _inertias(links: Sequence[RawLink], frames: Mapping[str, Placement], order: Sequence[str], n: int) -> Array:
+    """Inertias (n + 1, 6, 6) of the tree's links and of the world, added up in the order of these links' names."""
+    placed = [frames[link.name] for link in links]
+    own = spatial_inertia(
+        np.array([x.mass for x in links]), np.array([x.com for x in links]), np.array([x.inertia for x in links])
+    )
+    moved = move_inertia(own, np.array([x.rotation for x in placed]), np.array([x.position for x in placed]))
+    inertias = np.zeros((n + 1, 6, 6))
+    number = {link.name: k for k, link in enumerate(links)}
+    np.add.at(inertias, [frames[name].link for name in order], moved[[number[name] for name in order]])
+    return inertias
 
 
 def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, positions: Array) -> tuple[Joint, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -81,18 +81,10 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
                 named = replace(named, rotation=rotation, position=at.position + at.rotation @ joint.position)
             joints.append(named)
             parents.append(at.link if parent == WORLD else parent + offset)
-        for frame, placed in tree.frames.items():
-            if frame == "world" and placed.link == WORLD and not prefix:
-                continue
-            if placed.link == WORLD:
-                R, p = at.rotation @ placed.rotation, at.position + at.rotation @ placed.position
-                by = prefix + placed.moved_by if placed.moved_by and at.link == WORLD else ""
-                placed = Placement(at.link, R, p, by)
-            else:
-                placed = replace(placed, link=placed.link + offset)
-            if prefix + frame in frames:
-                raise _twice("frame", prefix + frame)
-            frames[prefix + frame] = placed
+        mounted = _frames(prefix, tree, at, offset)
+        if twice := frames.keys() & mounted:
+            raise _twice("frame", next(name for name in mounted if name in twice))
+        frames |= mounted
         moved = move_inertia(tree.world_inertia, at.rotation, at.position)
         if at.link == WORLD:
             world_inertia = world_inertia + moved
@@ -103,14 +95,7 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
     if name_of_two is not None:
         raise _twice("joint", name_of_two)
     actuators = tuple(a.prefixed(prefix) for prefix, tree, _ in parts for a in tree.actuators)
-    for prefix, tree, at in parts:
-        for constraint in tree.constraints:
-            if not prefix and at is not ON_THE_WORLD and "world" in [frame.link for frame in constraint.frames]:
-                raise ModelError(
-                    repr(constraint), "a prefix, so that the world of its tree has a name in the other one", "none",
-                    "Give a prefix.",
-                )  # fmt: skip
-    constraints = tuple(c.prefixed(prefix) for prefix, tree, _ in parts for c in tree.constraints)
+    constraints = _constraints(parts)
     at_joints = [(prefix + joint, prefix + at) for prefix, tree, _ in parts for joint, at in tree.joint_frames.items()]
     used = {frame.link for constraint in constraints for frame in constraint.frames} - frames.keys()
     several = {joint for joint, count in Counter(joint for joint, _ in at_joints).items() if count > 1}
@@ -132,6 +117,31 @@ def mount(name: str, parts: Sequence[tuple[str, T, Placement]]) -> T:
         joint_frames={joint: at for joint, at in at_joints if joint not in frames and joint not in several},
         aliases={prefix + old: prefix + new for prefix, tree, _ in parts for old, new in tree.aliases.items()},
     )  # fmt: skip
+
+
+def _frames(prefix: str, tree: Topology, at: Placement, offset: int) -> dict[str, Placement]:
+    """Frames of a tree whose world is ``at`` a place, and whose links are numbered from ``offset`` on."""
+    frames = {}
+    for name, placed in tree.frames.items():
+        if placed.link != WORLD:
+            frames[prefix + name] = replace(placed, link=placed.link + offset)
+        elif prefix or name != "world":
+            R, p = at.rotation @ placed.rotation, at.position + at.rotation @ placed.position
+            by = prefix + placed.moved_by if placed.moved_by and at.link == WORLD else ""
+            frames[prefix + name] = Placement(at.link, R, p, by)
+    return frames
+
+
+def _constraints(parts: Sequence[tuple[str, T, Placement]]) -> tuple[Any, ...]:
+    """Constraints of all trees."""
+    for prefix, tree, at in parts:
+        for constraint in tree.constraints:
+            if not prefix and at is not ON_THE_WORLD and "world" in [frame.link for frame in constraint.frames]:
+                raise ModelError(
+                    repr(constraint), "a prefix, so that the world of its tree has a name in the other one", "none",
+                    "Give a prefix.",
+                )  # fmt: skip
+    return tuple(c.prefixed(prefix) for prefix, tree, _ in parts for c in tree.constraints)
 
 
 def _keyframe(parts: Sequence[tuple[str, T, Placement]], name: str) -> Keyframe:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
+from delassus.algorithms.blocks import at_joints, together
 from delassus.algorithms.contact import law
 from delassus.algorithms.contact.changes.points import (
     PositionChanges,
@@ -21,9 +22,9 @@ from delassus.algorithms.contact.changes.points import (
     momentum_of_lines,
     position_changes,
 )
-from delassus.algorithms.contact.changes.response import at_joints, inverted, together
+from delassus.algorithms.contact.changes.response import inverted
 from delassus.algorithms.contact.changes.varied import Varied
-from delassus.algorithms.contact.correction import displaced
+from delassus.algorithms.contact.correction import Displacement, displaced
 from delassus.algorithms.contact.law import TUNING
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
 from delassus.algorithms.contact.solution import StepSolution
@@ -149,7 +150,33 @@ def displacement_changes(
         sigma = ops.put(-held, (len(rows), width), range(len(rows)), others) + wanted
         pushes = ops.product(inverted(ops, G), every @ sigma - ops.product(open_Y, z))
         z = z + ops.product(ops.transpose(Y), pushes)
-    # cut off, by rows and then by joints: what moves most moves as far as it may
+    change, is_cut = _cut_off(step, found, moved_by, L, z, turning, gaps, varied)
+    return change, 1.0 - _moving(step, found, flags, is_cut if limits else cast(Scalar, 0.0))
+
+
+def _moving(step: KernelStep, found: StepSolution, flags: Sequence[Scalar], is_cut: Scalar) -> Scalar:
+    """1 where velocities change the bound of a row that is pushed, or where ``is_cut`` is, else 0."""
+    ops, n, moving = step.ops, len(step.points), is_cut
+    for k, row in enumerate(found.correction.goals.rows):
+        moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
+        if row < 3 * n:
+            moved = moved + step.h * found.turning[row // 3][2]
+        left = step.points[row // 3][0].gap + moved if row < 3 * n else 1.0
+        moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
+    return moving
+
+
+def _cut_off(
+    step: KernelStep, found: StepSolution, moved_by: Displacement, L: SparseFactor, z: Matrix, turning: Matrix,
+    gaps: Matrix, varied: Varied,
+) -> tuple[Matrix, Scalar]:  # fmt: skip
+    """Changes of a displacement from those before it is cut off, ``L⁻ᵀ z``, and 1 where rows cut it off, else 0.
+
+    What moves most moves as far as it may: of rows, then of joints. ``turning`` are changes of what rows move by it.
+    """
+    ops, problem, nv, r = step.ops, step.problem, step.tree.nv, len(found.correction.goals.rows)
+    width = nv + r + len(varied.parameters)
+    others = [*range(nv), *range(nv + r, width)]
     is_cut = [ops.less(part, 1.0) for part in (moved_by.by_rows, moved_by.by_joints)]
     of_moves, by_units = _of_moves(step, moved_by.moves, varied)
     of_joints = _of_largest(ops, moved_by.whole, step.weights.joints)
@@ -167,14 +194,7 @@ def displacement_changes(
     if by_units is not None:
         apart = apart + ops.put(by_units, (1, width), (0,), range(nv + r, width))
     (change,) = ops.by_column(taken, z, apart)
-    moving = is_cut[0] if limits else cast(Scalar, 0.0)
-    for k, row in enumerate(goals.rows):
-        moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
-        if row < 3 * n:
-            moved = moved + step.h * found.turning[row // 3][2]
-        left = step.points[row // 3][0].gap + moved if row < 3 * n else 1.0
-        moving = ops.maximum(moving, flags[k] * ops.less(0.0, left))
-    return change, 1.0 - moving
+    return change, is_cut[0]
 
 
 def _of_moves(step: KernelStep, moves: Sequence[Scalar], varied: Varied) -> tuple[Matrix, Matrix | None]:

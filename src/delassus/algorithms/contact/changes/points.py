@@ -134,13 +134,6 @@ def momentum_of_lines(
     return total
 
 
-def velocity_products(motion: DynamicsProblem) -> tuple[list[Scalar], Matrix]:
-    """``ω × v`` (nv) and its change with velocities (nv × nv)."""
-    joints, ops = motion.tree.root_to_leaves(), motion.ops
-    products = [x for i in joints for x in column(ops, motion.velocity_product(i))]
-    return products, ops.block_diagonal([motion.velocity_product_changes(i) for i in joints])
-
-
 def error_changes(rest: DynamicsProblem) -> Matrix:
     """Changes (m × nv) of position errors of bilateral constraints with positions; zero of other rows."""
     ops, nv, out = rest.ops, rest.tree.nv, [rest.ops.zeros(0, rest.tree.nv)]

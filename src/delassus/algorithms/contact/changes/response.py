@@ -25,10 +25,10 @@ Source: Le Lidec, Montaut, de Mont-Marin, Schramm and Carpentier 2024; the modes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from delassus.algorithms.blocks import assembled
+from delassus.algorithms.blocks import assembled, at_joints, together
 from delassus.algorithms.contact.modes import Mode
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import SolvedProblem
@@ -39,7 +39,7 @@ from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints import Candidate
 from delassus.constraints.contact import spins_of
-from delassus.model.tree import WORLD, Tree
+from delassus.model.tree import WORLD
 from delassus.spatial.motion import (
     ANGULAR,
     LINEAR,
@@ -166,22 +166,6 @@ class Response:
         return is_unique
 
 
-def at_joints(ops: Ops, tree: Tree, values: Mapping[int, Scalar]) -> dict[tuple[int, int], Matrix]:
-    """Diagonal blocks of the mass matrix that hold values at degrees of freedom, of links that have some."""
-    return {
-        (i, i): diagonal(ops, [values.get(k, 0.0) for k in range(sv.start, sv.stop)])
-        for i, sv in enumerate(tree.v_slices)
-        if any(k in values for k in range(sv.start, sv.stop))
-    }
-
-
-def together(
-    ops: Ops, one: Mapping[tuple[int, int], Matrix], other: Mapping[tuple[int, int], Matrix]
-) -> dict[tuple[int, int], Matrix]:
-    """Sums of blocks of the mass matrix, ``other`` ones on its diagonal."""
-    return {**one, **{at: ops.sym_add(one[at], block) if at in one else block for at, block in other.items()}}
-
-
 class AnyNormals(NamedTuple):
     """Changes of normal impulses that change no velocity of what they act on: a map (n × k) of any numbers.
 
@@ -281,6 +265,24 @@ class PointLaws:
         return -(self._normals @ (V + sigma))
 
 
+def _any_normals(
+    ops: Ops, normals: Matrix, over: Matrix, held: Matrix, UGE: Matrix, at_normals: Matrix, of_normals: Matrix,
+    firm: Sequence[Scalar],
+) -> list[AnyNormals]:  # fmt: skip
+    """Normal impulses that may be any beside those that `WrenchLaws` finds; arguments are what it has of that name."""
+    d, n = ops.shape(normals)
+    left = [1.0 - ops.less(0.0, dot(row, row)) for row in ops.entries(over)]  # rows that hold nothing more
+    along, back = (ops.eye(d) - ops.product(over, held)) @ diagonal(ops, left), ops.transpose(normals)
+    squares = [ops.matrix([[x * x for x in row] for row in ops.entries(a)]) for a in (back, along)]
+    sizes = [sum(row, cast(Scalar, 0.0)) for row in ops.entries(squares[0] @ squares[1])]
+    stiff = diagonal(ops, firm)
+    answer = ops.eye(n) - back @ (over @ (UGE @ at_normals))
+    return [
+        AnyNormals(answer, ops.sym_subtract(stiff, of_normals), stiff),
+        AnyNormals(back @ along, ops.eye(d), diagonal(ops, sizes)),
+    ]
+
+
 class WrenchLaws:
     """Impulses of points that share spaces, in which their rows are ``X``: ``c = C X``, ``b = Xᵀ B``.
 
@@ -369,20 +371,7 @@ class WrenchLaws:
         self.is_unique = 1.0 - ops.less(ROUNDING * ops.epsilon * whole, free)
         self.along = both[0] @ self._W + both[1] @ self._U
         self.N = ops.product(ops.hstack(both), ops.vstack([T, Gamma]))
-        left = [1.0 - ops.less(0.0, dot(row, row)) for row in ops.entries(over)]  # rows that hold nothing more
-        along = (ops.eye(d) - ops.product(over, held)) @ diagonal(ops, left)
-        back = ops.transpose(normals)
-        terms = (
-            [[x * x for x in row] for row in ops.entries(back)],
-            [[x * x for x in row] for row in ops.entries(along)],
-        )
-        sizes = [sum(row, cast(Scalar, 0.0)) for row in ops.entries(ops.matrix(terms[0]) @ ops.matrix(terms[1]))]
-        firm = diagonal(ops, firm_normals)
-        answer = ops.eye(n) - back @ (over @ (UGE @ at_normals))
-        self.any_normals = [
-            AnyNormals(answer, ops.sym_subtract(firm, of_normals), firm),
-            AnyNormals(back @ along, ops.eye(d), diagonal(ops, sizes)),
-        ]
+        self.any_normals = _any_normals(ops, normals, over, held, UGE, at_normals, of_normals, firm_normals)
 
     def normal_impulses(self, V: Matrix, sigma: Matrix) -> Matrix:
         """Changes (n × k) with the motion of points and of rows."""

@@ -364,8 +364,7 @@ class StepChanges(ImpactPart):
 
         From those of velocities by which contacts are found, of ``v⁺``, and of the displacement beside ``h v⁺``.
         """
-        ops, step, found, nv = self._ops, self._step, self._found, self._step.tree.nv
-        n = ops.shape(dv)[1]
+        ops, found, nv = self._ops, self._found, self._step.tree.nv
         correction = found.correction
         moved_by, keys = found.moved.shift, list(self._varied.parameters)
         times, late, further = None, None, end_velocity
@@ -386,55 +385,8 @@ class StepChanges(ImpactPart):
             q, v = q + by_shift @ shift, v + v_by_shift @ shift
         if late is not None:
             q, v = q + by_time @ late, v + v_by_time @ late
-        m = len(correction.goals.rows)
-        if m:
-            turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
-                       for k in range(sv.start, sv.stop)]  # fmt: skip
-            moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
-            with_q, with_v, with_parameters, with_moved = bound_changes(step, found, self._J, changes, self._varied)
-            normals = [row // 3 for row in correction.goals.rows if row < 3 * len(step.points)]
-            turned = ops.take(offsets, [3 * k + 2 for k in normals], None)
-            turned = ops.put(turned, (m, n), range(len(normals)), range(n))
-            along = ops.product(with_v, dv) + diagonal(ops, with_moved) @ turned
-            acting = self._varied.acting  # parameters that change displacements at velocities that are held
-            own, varying = [*range(nv), *(2 * nv + k for k in acting)], None
-            if self._dq is not None:
-                units = ops.put(ops.eye(len(acting)), (len(acting), n), range(len(acting)), own[nv:])
-                own, varying = [*range(n)], ops.vstack([self._dq, units])
-            others = [k for k in range(n) if k not in own]
-            with_own = ops.hstack([with_q, ops.take(with_parameters, None, acting)])
-            height = nv + len(turning)
-            start = ops.vstack([q, ops.take(v, turning, None)])
-
-            def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                change, at_rest = displacement_changes(step, found, self._M, values[:m], changes.gaps, self._varied)
-                by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
-                by_bounds = ops.take(change, None, range(nv, nv + m))
-                further = by_own + ops.product(by_bounds, with_own)
-                further = ops.product(moving, further if varying is None else ops.product(further, varying))
-                end = from_rows(ops, values[-height * len(own) :], len(own)) + further
-                made = (entries_by_row(ops, x) for x in (ops.product(moving, by_bounds), end))
-                return [*values[:m], at_rest, *chain(*made)], 1.0
-
-            none: list[Scalar] = [0.0] * (height * m)
-            carried = [*correction.impulses, 1.0, *none, *entries_by_row(ops, ops.take(start, None, own))]
-            at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
-            end = from_rows(ops, both[height * m :], len(own))
-            if others:
-                end = ops.hstack([end, ops.take(start, None, others)])
-                end = ops.take(end, None, [[*own, *others].index(k) for k in range(n)])
-
-            def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
-                by_bounds = from_rows(ops, values[: height * m], m)
-                further = entries_by_row(ops, ops.product(by_bounds, along))
-                pairs = zip(values[height * m :], further, strict=True)
-                return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
-
-            whole = ops.repeat(1, [*both[: height * m], *entries_by_row(ops, end)], moved, at_rest)[height * m :]
-            end, straight, columns = from_rows(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
-            q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
-            v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
-            v = v + ops.put(turned, (nv, n), turning, columns)
+        if correction.goals.rows:
+            q, v = self._corrected(changes, dv, offsets, (by_shift, v_by_shift), (q, v))
         out, first = dict[str, Matrix](), 0
         whole_end = ops.vstack([q, v])
         if LATER_PATH in self._varying:
@@ -444,6 +396,63 @@ class StepChanges(ImpactPart):
             out[name] = ops.take(whole_end, None, range(first, first + width))
             first += width
         return out
+
+    def _corrected(
+        self, changes: PositionChanges, dv: Matrix, offsets: Matrix, by_shifts: tuple[Matrix, Matrix],
+        state: tuple[Matrix, Matrix],
+    ) -> tuple[Matrix, Matrix]:  # fmt: skip
+        """Changes of the state (2 × (nv × k)) with those of displacements by which positions are corrected."""
+        ops, step, found, nv, (q, v) = self._ops, self._step, self._found, self._step.tree.nv, state
+        correction, (by_shift, v_by_shift), n = found.correction, by_shifts, ops.shape(dv)[1]
+        m = len(correction.goals.rows)
+        turning = [k for j, sv in zip(step.tree.joints, step.tree.v_slices, strict=True) if j.nv > 1
+                   for k in range(sv.start, sv.stop)]  # fmt: skip
+        moving = ops.vstack([by_shift, ops.take(v_by_shift, turning, None)])  # of what a displacement changes
+        with_q, with_v, with_parameters, with_moved = bound_changes(step, found, self._J, changes, self._varied)
+        normals = [row // 3 for row in correction.goals.rows if row < 3 * len(step.points)]
+        turned = ops.take(offsets, [3 * k + 2 for k in normals], None)
+        turned = ops.put(turned, (m, n), range(len(normals)), range(n))
+        along = ops.product(with_v, dv) + diagonal(ops, with_moved) @ turned
+        acting = self._varied.acting  # parameters that change displacements at velocities that are held
+        own, varying = [*range(nv), *(2 * nv + k for k in acting)], None
+        if self._dq is not None:
+            units = ops.put(ops.eye(len(acting)), (len(acting), n), range(len(acting)), own[nv:])
+            own, varying = [*range(n)], ops.vstack([self._dq, units])
+        others = [k for k in range(n) if k not in own]
+        with_own = ops.hstack([with_q, ops.take(with_parameters, None, acting)])
+        height = nv + len(turning)
+        start = ops.vstack([q, ops.take(v, turning, None)])
+
+        def displaced(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            change, at_rest = displacement_changes(step, found, self._M, values[:m], changes.gaps, self._varied)
+            by_own = ops.take(change, None, [*range(nv), *(nv + m + k for k in acting)])
+            by_bounds = ops.take(change, None, range(nv, nv + m))
+            further = by_own + ops.product(by_bounds, with_own)
+            further = ops.product(moving, further if varying is None else ops.product(further, varying))
+            end = from_rows(ops, values[-height * len(own) :], len(own)) + further
+            made = (entries_by_row(ops, x) for x in (ops.product(moving, by_bounds), end))
+            return [*values[:m], at_rest, *chain(*made)], 1.0
+
+        none: list[Scalar] = [0.0] * (height * m)
+        carried = [*correction.impulses, 1.0, *none, *entries_by_row(ops, ops.take(start, None, own))]
+        at_rest, *both = ops.repeat(1, carried, displaced, correction.nothing)[m:]
+        end = from_rows(ops, both[height * m :], len(own))
+        if others:
+            end = ops.hstack([end, ops.take(start, None, others)])
+            end = ops.take(end, None, [[*own, *others].index(k) for k in range(n)])
+
+        def moved(values: list[Scalar]) -> tuple[list[Scalar], Scalar]:
+            by_bounds = from_rows(ops, values[: height * m], m)
+            further = entries_by_row(ops, ops.product(by_bounds, along))
+            pairs = zip(values[height * m :], further, strict=True)
+            return [*values[: height * m], *(x + y for x, y in pairs)], 1.0
+
+        whole = ops.repeat(1, [*both[: height * m], *entries_by_row(ops, end)], moved, at_rest)[height * m :]
+        end, straight, columns = from_rows(ops, whole, n), [k for k in range(nv) if k not in turning], range(n)
+        q, turned = ops.take(end, range(nv), None), ops.take(end, range(nv, height), None)
+        v = ops.put(ops.take(v, straight, None), (nv, n), straight, columns)
+        v = v + ops.put(turned, (nv, n), turning, columns)
+        return q, v
 
 
 def step_changes(

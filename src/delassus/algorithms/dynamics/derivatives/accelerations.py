@@ -26,6 +26,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ from delassus.algorithms.loops.inverse_dynamics import orthogonalised
 from delassus.constraints import ConstraintRates
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, diagonal, scaled_matrix
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rates import force_matrix, motion_matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
@@ -401,29 +402,12 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
                 lifted[p] = lifted[p].plus(ops, lifted[i])
 
     # s_kᵀ ∂f_j/∂q_j, s_jᵀ ∂f_j/∂q_k and the same with velocities, for joints k above j  (formulas of `rates`)
-    def of_joint(S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
-        I, other, St = Body(*body[:5]), body[5:], ops.transpose(S)
-        own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
-        SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
-        if other:
-            B = Body(*body[:3], *other[1:])
-            own, SB = own + B.rate_times(ops, other[0]), [*SB, ops.transpose(B.rate_transposed_times(ops, S))]
-        return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
-
-    def of_pair(with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
-        (S, psi, xi, phi), other = above[:4], above[4:]
-        turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
-        own = SI @ xi + SB @ turns[0]
-        if other:
-            own = own + other[1] @ ops.take(other[0], ANGULAR, None)
-        return [St @ with_q, St @ with_v, own, SI @ phi + SB @ turns[1]]
-
     joints = list(zip(rates.S, rates.psi, rates.xi, rates.phi, strict=True))
     across: list[tuple[Matrix, ...]] = [()] * len(joints)
     if rates.crossed is not None:
         across = [(psi, B.momentum, B.rate) for psi, B in zip(rates.crossed[0], crossed, strict=True)]
-    columns = zip(joints, F, beyond, across, strict=True)
-    found = [[*x] for x in ops.map(of_joint, [(*x, f, *b.parts(), *other) for x, f, b, other in columns])]
+    rows = [(*x, f, *b.parts(), *other) for x, f, b, other in zip(joints, F, beyond, across, strict=True)]
+    found = [[*x] for x in ops.map(partial(_of_joint, ops), rows)]
     q: dict[tuple[int, int], Matrix] = {}
     v: dict[tuple[int, int], Matrix] = {}
     for j, (_, _, own_q, own_v, *_) in enumerate(found):
@@ -433,7 +417,7 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
             q[j, j], found[j][0] = own_q + ops.transpose(rates.S[j]) @ change, found[j][0] + change
     pairs = [(k, j) for j in tree.root_to_leaves() for k in tree.support(j)[:-1]]
     rows = [(*found[j][:2], *found[j][4:6], *joints[k], *across[k][:1], *found[j][6:]) for k, j in pairs]
-    for (k, j), blocks in zip(pairs, ops.map(of_pair, rows), strict=True):
+    for (k, j), blocks in zip(pairs, ops.map(partial(_of_pair, ops), rows), strict=True):
         q[k, j], v[k, j], q[j, k], v[j, k] = blocks
         if lifted:
             q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ rotated_gravity[k]
@@ -459,3 +443,24 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
     return r_q, r_v, [x[4] for x in found]
+
+
+def _of_joint(ops: Ops, S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
+    """What lies beyond a joint: changes of its force and of the joint's own, and ``sᵀ I`` and ``sᵀ B``."""
+    I, other, St = Body(*body[:5]), body[5:], ops.transpose(S)
+    own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
+    SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
+    if other:
+        B = Body(*body[:3], *other[1:])
+        own, SB = own + B.rate_times(ops, other[0]), [*SB, ops.transpose(B.rate_transposed_times(ops, S))]
+    return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
+
+
+def _of_pair(ops: Ops, with_q: Matrix, with_v: Matrix, SI: Matrix, SB: Matrix, *above: Matrix) -> list[Matrix]:
+    """Changes of the force of a joint above by one beyond it, and of that one's by the joint above."""
+    (S, psi, xi, phi), other = above[:4], above[4:]
+    turns, St = [ops.take(x, ANGULAR, None) for x in (psi, S)], ops.transpose(S)
+    own = SI @ xi + SB @ turns[0]
+    if other:
+        own = own + other[1] @ ops.take(other[0], ANGULAR, None)
+    return [St @ with_q, St @ with_v, own, SI @ phi + SB @ turns[1]]

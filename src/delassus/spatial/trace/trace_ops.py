@@ -76,6 +76,7 @@ class TraceOps(Ops):
         self.loops: list[Loop | Calls] = []
         self.solutions: dict[int, Any] = {}
         self.roundings: dict[float, float] = {}
+        self._sizes: dict[int, int] = {}  # of nodes, as `absolute` has made them
         self._given: dict[float, float] = {}  # the same of numbers that are made of no others
         self.is_repeated = False  # whether what is traced is a pass of several, or calls
         self._system = 0
@@ -386,6 +387,15 @@ class TraceOps(Ops):
     def opaque(self, a: Any) -> Any:
         rows = [[x if self._nodes[x][0] == CONSTANT else self.copied(x) for x in row] for row in a.rows]
         return Table(self, rows, a.columns)
+
+    def absolute(self, a: Any) -> Any:
+        return Table(self, [[self._size_of(x) if x else 0 for x in row] for row in a.rows], a.columns)
+
+    def _size_of(self, x: int) -> int:
+        found = self._sizes.get(x)
+        if found is None:
+            found = self._sizes[x] = self.operation(MAX, x, self.negate(x))
+        return found
 
     def masked(self, a: Any, like: Any) -> Any:
         pairs = zip(a.rows, like.rows, strict=True)

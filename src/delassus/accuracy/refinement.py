@@ -113,6 +113,7 @@ class Usual:
     def __init__(self, motion: DynamicsProblem) -> None:
         self._motion = motion
         self._levers = [_total(motion.ops, X.position()) for X in motion.problem.X]
+        self._inertias: dict[int, tuple[Sizes, Sizes]] = {}
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
 
@@ -131,9 +132,9 @@ class Usual:
             a.append((linear + levers[i] * angular + x, angular + y))
 
         # leaves → root: forces and moments, those of velocity products V ×* H V by their terms
-        for i, H in enumerate(motion.problem.inertias):
+        for i in range(tree.n_links):
             x, y = _parts(ops, ops.hstack([motion.p[i], *(() if given is None else given[i])]))
-            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            (m, h), (_, moment) = self._sizes_of_inertia(i)
             v, w = _parts(ops, motion.V[i])
             force, couple = x + w * (m * v + h * w), y + w * (h * v + moment * w) + v * (h * w)
             f.append((m * a[i][0] + h * a[i][1] + force, h * a[i][0] + moment * a[i][1] + couple))
@@ -141,6 +142,14 @@ class Usual:
             if (p := tree.parents[i]) != WORLD:
                 f[p] = f[p][0] + f[i][0], f[p][1] + f[i][1] + levers[i] * f[i][0]
         return a, f
+
+    def _sizes_of_inertia(self, i: int) -> tuple[Sizes, Sizes]:
+        """Parts of the columns that linear accelerations of a link meet, and angular ones."""
+        if i not in self._inertias:
+            ops, H = self._motion.ops, self._motion.problem.inertias[i]
+            first, second = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            self._inertias[i] = first, second
+        return self._inertias[i]
 
     def _at_joints(
         self, f: Sequence[Sizes], qdd: Sequence[Matrix] | None, given: Sequence[Sequence[Matrix]]
@@ -166,11 +175,9 @@ class Usual:
 
     def _moving_alone(self, f: Sequence[Sizes]) -> list[Scalar]:
         """Acceleration of each joint under these forces, if what it carries is rigid; at least that."""
-        ops, tree, levers = self._motion.ops, self._motion.tree, self._levers
-        moved = [
-            (_parts(ops, ops.take(H, None, LINEAR))[0], _parts(ops, ops.take(H, None, ANGULAR))[1])
-            for H in self._motion.problem.inertias
-        ]
+        tree, levers = self._motion.tree, self._levers
+        parts = map(self._sizes_of_inertia, range(tree.n_links))
+        moved = [(mass, moment) for (mass, _), (_, moment) in parts]
         for i in tree.leaves_to_root():  # mass, and moment of inertia about the joint
             if (p := tree.parents[i]) != WORLD:
                 m, moment = moved[i]
@@ -281,7 +288,7 @@ class Terms(Usual):
         # forces and moments of links, and what their children hand on
         for i, H in enumerate(problem.inertias):
             x, y = _parts(ops, ops.hstack([motion.p[i], *self._on_links[i]]))
-            (m, h), (_, moment) = (_parts(ops, ops.take(H, None, part)) for part in PARTS)
+            (m, h), (_, moment) = self._sizes_of_inertia(i)
             force, couple = m * sizes[i][0] + h * sizes[i][1] + x, h * sizes[i][0] + moment * sizes[i][1] + y
             for child in tree.children[i]:
                 x, y = _parts(ops, self._f[child])

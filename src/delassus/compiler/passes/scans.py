@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled, compiled_for
+from delassus.compiler.jit.compile import CHECKED, Compiled, compiled, compiled_for
+from delassus.compiler.jit.types import type_of
 from delassus.compiler.passes.order import Layout, kinds_together, lay_out, operand, reach, schedule
 from delassus.compiler.passes.rebuild import Array, Built, Flags, Indices, Nodes, rewrite
 from delassus.spatial.trace.graph import Graph
@@ -221,8 +224,25 @@ def run(
     z: Indices = NONE, values: Array = NO_NUMBERS, noise: Array = NO_NUMBERS, two: Indices = NO_ROWS,
     three: Indices = NO_ROWS, number: int = 0, other: int = 0,
 ) -> Any:  # fmt: skip
-    """Call `scan`."""
-    return scan(what, nodes, built, flags, x, y, z, values, noise, two, three, number, other)
+    """Call `scan`, in a third of the time that its own call takes, which looks at the types of all arguments."""
+    if CHECKED:
+        return scan(what, nodes, built, flags, x, y, z, values, noise, two, three, number, other)
+    words = [what]
+    for array in (*nodes, *built, flags, x, y, z, values, noise, two, three):
+        assert array.flags.c_contiguous and array.itemsize == (1 if array is flags else 8), array.dtype
+        words += (array.ctypes.data, *array.shape)
+    machine, given = _machine(), (ctypes.c_int64 * (len(words) + 2))(*words, number, other)
+    out = machine.out()
+    machine.entry(ctypes.addressof(given), ctypes.addressof(out))
+    return out[1], out[2]
+
+
+@cache
+def _machine() -> Any:
+    """Machine code of `scan`."""
+    nodes = NOTHING[:5]
+    given = 0, Nodes(*nodes), NOTHING, NO_FLAGS, NONE, NONE, NONE, NO_NUMBERS, NO_NUMBERS, NO_ROWS, NO_ROWS, 0, 0
+    return cast(Compiled, scan).machine(tuple(map(type_of, given)))
 
 
 def reachable(graph: Graph, roots: Sequence[Indices] | None = None) -> Flags:

@@ -72,6 +72,8 @@ class TraceOps(Ops):
         self.loops: list[Loop | Calls] = []
         self.solutions: dict[int, Any] = {}
         self.roundings: dict[float, float] = {}
+        self._sizes: dict[int, int] = {}  # of nodes, as `absolute` has made them
+        self._given: dict[float, float] = {}  # the same of numbers that are made of no others
         self.is_repeated = False  # whether what is traced is a pass of several, or calls
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
@@ -158,17 +160,16 @@ class TraceOps(Ops):
 
     def _folded(self, op: int, a: int, b: int, c: int) -> int:
         """Node of the number that an operation gives on known numbers; zero for a difference that is round-off."""
-        at = self.at
-        value, size = value_of(op, at, a, b, c), len(at)
-        own = [self._rounding(at[k]) for k in (a, b, c) if k >= 0]
-        r = math.hypot(*own)
+        at, operands = self.at, (a,) if b < 0 else (a, b) if c < 0 else (a, b, c)
+        value, size, r = value_of(op, at, a, b, c), len(at), -1.0
         if op == ADD or op == SUBTRACT:
-            error = math.hypot(*(abs(at[k]) * x for k, x in zip((a, b), own, strict=True)))
+            error = math.hypot(abs(at[a]) * self._rounding(at[a]), abs(at[b]) * self._rounding(at[b]))
             if abs(value) <= LOST * ScalarOps.epsilon * error < math.inf:
                 return 0
             r = error / abs(value) if value else 0.0
         node = self.number(value)
         if len(at) > size:  # equal numbers of a file are exact
+            r = math.hypot(*[self._rounding(at[k]) for k in operands]) if r < 0.0 else r
             self.roundings[value] = math.hypot(r, not has_few_digits(value))
         return node
 
@@ -180,7 +181,11 @@ class TraceOps(Ops):
 
     def _rounding(self, number: float) -> float:
         found = self.roundings.get(number)
-        return found if found is not None else 0.0 if has_few_digits(number) else GIVEN
+        if found is None:
+            found = self._given.get(number)
+        if found is None:
+            found = self._given[number] = 0.0 if has_few_digits(number) else GIVEN
+        return found
 
     def add(self, a: int, b: int) -> int:
         """``a + b``."""
@@ -378,6 +383,15 @@ class TraceOps(Ops):
     def opaque(self, a: Any) -> Any:
         rows = [[x if self._nodes[x][0] == CONSTANT else self.copied(x) for x in row] for row in a.rows]
         return Table(self, rows, a.columns)
+
+    def absolute(self, a: Any) -> Any:
+        return Table(self, [[self._size_of(x) if x else 0 for x in row] for row in a.rows], a.columns)
+
+    def _size_of(self, x: int) -> int:
+        found = self._sizes.get(x)
+        if found is None:
+            found = self._sizes[x] = self.operation(MAX, x, self.negate(x))
+        return found
 
     def masked(self, a: Any, like: Any) -> Any:
         pairs = zip(a.rows, like.rows, strict=True)

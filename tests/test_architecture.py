@@ -246,6 +246,16 @@ def test_rooms_are_few_and_small():
     assert large == {"contact/sparse"}
 
 
+def test_the_page_on_how_it_is_built_names_all_rooms_and_real_files():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)/` \|.*\| (.*) \|$", page, re.MULTILINE)
+    assert [room for room, _ in rows] == [room for room in LAYERS if (PACKAGE / room).is_dir()]
+    files = {PACKAGE / room / name for room, names in rows for name in re.findall(r"`(.*?)`", names)}
+    rooms = "|".join(room for room, _ in rows)
+    files |= {PACKAGE / name for name in re.findall(rf"`((?:{rooms})/[\w/]*\.py)`", page)}
+    assert len(files) > 20 and [path for path in files if not path.exists()] == []
+
+
 def test_records_and_calls_are_small():
     """What functions of contact take: few arguments by position, in records of few fields; tunings are constants."""
     large = set()

@@ -76,8 +76,10 @@ class Kept:
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
         is_whole = not isinstance(quantity.run, Stage)
-        self.is_dependent = is_whole and quantity.has_status and not asked.knows_rank  # rows at almost all states
+        solves = is_whole and quantity.has_status
+        self.is_dependent = solves and not asked.knows_rank and number_of_systems(asked) > 0  # at almost all states
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
+        self.is_dense &= not solves or number_of_systems(asked) > 0
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
         program = system_request(asked) if self.is_staged else asked
         self.kernel = KERNELS[1](replace(program, error_dtype="float64") if quantity.has_status else program)

@@ -145,7 +145,7 @@ from delassus.formats.load import load
 from delassus.formats.parallel import load_parallel
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
-from delassus.quantities import direct as _direct
+from delassus.quantities import calls as _calls
 from delassus.quantities.declarations.control import Control, control
 from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
 from delassus.quantities.declarations.inverse_dynamics import (
@@ -343,7 +343,7 @@ def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
     return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
 
 
-_direct.KERNELS[:] = [_kernel_of, _evaluated]
+_calls.KERNELS[:] = [_kernel_of, _evaluated]
 _contact_solvers.EXACT[:] = [_exact_impulses]
 _announce()
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from delassus.accuracy.estimate import check_error_bound
 from delassus.accuracy.policy import next_method
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
-from delassus.quantities.direct import SolvedCall, call_of, solved_call
+from delassus.quantities.calls import SolvedCall, call_of, solved_call
 from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel

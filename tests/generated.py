@@ -33,8 +33,11 @@ from tools import NOTHING
 
 Status = ds.DynamicsStatus
 
-SHORT, OFTEN = 2_000, 0.1
-"""Nodes of programs that other compilers are given, and how often they are."""
+LONG = 50_000
+"""Nodes of programs of which machine code is made for one state only: for several, LLVM takes half a minute."""
+
+SHORT, OFTEN, UNROLLED = 2_000, 0.1, 20_000
+"""Nodes of programs that other compilers are given, how often they are, and operations where loops are unrolled."""
 
 WITHIN_CONES = ("control", "inverse_dynamics")
 """What ends by complementarity: where it is not strict, numbers are its square root, and squares of that."""
@@ -92,10 +95,9 @@ class Check:
 
     def __init__(self, case):
         self.case, self.options = case, {name: case.options[name] for name in OF_KERNELS if name in case.options}
-        self.kernel = ds.Kernel(
-            case.asked, self.options["dtype"], self.options.get("lanes") or host().lanes(self.options["dtype"]),
-            error_bound=self.options.get("error_bound"),
-        )  # fmt: skip
+        lanes = 1 if case.size > LONG else self.options.get("lanes") or host().lanes(self.options["dtype"])
+        bound = self.options.get("error_bound")
+        self.kernel = ds.Kernel(case.asked, self.options["dtype"], lanes, error_bound=bound)
         self.lanes, self.dtype = self.kernel.lanes, self.kernel.dtype
         self.n, self.limits, self.lost, self.again = 2 * self.lanes + 3, {}, {}, {}
         self.values = case.states(self.n, self.dtype)
@@ -365,7 +367,7 @@ class Check:
                 found = Compiled(program, folder, self.dtype.name, ("-O0",))(*self.values.values())
             self.same("C", found, self.of_block, self.plain)
             self.same("the interpreter", reference(program, *self.values.values()), self.of_block, self.plain)
-        if is_short and rng.random() < OFTEN and self.dtype == np.float64:
+        if is_short and case.operations < UNROLLED and rng.random() < OFTEN and self.dtype == np.float64:
             k, function = int(rng.integers(self.n)), self.kernel.casadi()
             values = [x[k] for x in self.values.values()]  # of more than two axes, all but the first in one
             found = function.call([x.reshape(len(x), prod(x.shape[1:])) if x.ndim else x for x in values])

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 import delassus as ds
+from delassus_studies.count_ops import DenseRigidInertia, DenseTransform
 from internals import (
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
@@ -72,7 +73,7 @@ exactly = np.frompyfunc(mpmath.mpf, 1, 1)
 
 
 class LongOps(NumpyOps):
-    """`NumpyOps` on arrays of `mpmath.mpf`; floats enter exactly."""
+    """`NumpyOps` on arrays of `mpmath.mpf`; floats enter exactly, and so do rotations, with no factors of theirs."""
 
     cos = staticmethod(np.frompyfunc(mpmath.cos, 1, 1))
     sin = staticmethod(np.frompyfunc(mpmath.sin, 1, 1))
@@ -83,6 +84,12 @@ class LongOps(NumpyOps):
 
     def constant(self, value):
         return exactly(np.asarray(value, dtype=float))
+
+    def transform(self, displacement):
+        return DenseTransform(self, displacement)
+
+    def rigid_inertia(self, H):
+        return DenseRigidInertia(self, H)
 
 
 def evaluated(ops, results, *values, batch=()):

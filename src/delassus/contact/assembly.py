@@ -130,6 +130,40 @@ def jacobian(
 
 
 @compiled
+def carry(
+    parents: Indices,
+    depths: Indices,
+    A: Array,
+    ends: EndEffectors,
+    first: Indices,
+    at: Array,
+) -> None:
+    """Carry rows from leaves to roots, ``K_{p(i)} = K_i A_i``: ``at`` (depths, rows, 6) keeps them for every ancestor.
+
+    Rows of end-effector e begin at ``first[e]``.
+    """
+    links, sizes, _, K = ends
+    first[0] = 0
+    for e in range(links.size):
+        first[e + 1] = first[e] + sizes[e]
+        link = links[e]
+        d = depths[link]
+        for r in range(first[e], first[e + 1]):
+            for a in range(6):
+                at[d, r, a] = K[r, a]
+        while d > 0:
+            T = A[link]
+            for r in range(first[e], first[e + 1]):
+                for a in range(6):
+                    total = 0.0
+                    for b in range(6):
+                        total += at[d, r, b] * T[b, a]
+                    at[d - 1, r, a] = total
+            link = parents[link]
+            d -= 1
+
+
+@compiled
 def delassus(
     parents: Indices,
     depths: Indices,
@@ -149,27 +183,8 @@ def delassus(
     deepest = 0
     for e in range(n_ends):
         deepest = max(deepest, depths[links[e]])
-    # leaves → root: K_{p(i)} = K_i A_i, kept for every ancestor
-    at = np.empty((deepest + 1, n_rows, 6))
-    first = np.empty(n_ends + 1, np.int64)
-    first[0] = 0
-    for e in range(n_ends):
-        first[e + 1] = first[e] + sizes[e]
-        link = links[e]
-        d = depths[link]
-        for r in range(first[e], first[e + 1]):
-            for a in range(6):
-                at[d, r, a] = K[r, a]
-        while d > 0:
-            T = A[link]
-            for r in range(first[e], first[e + 1]):
-                for a in range(6):
-                    total = 0.0
-                    for b in range(6):
-                        total += at[d, r, b] * T[b, a]
-                    at[d - 1, r, a] = total
-            link = parents[link]
-            d -= 1
+    at, first = np.empty((deepest + 1, n_rows, 6)), np.empty(n_ends + 1, np.int64)
+    carry(parents, depths, A, ends, first, at)
     # pairs meet at their closest common ancestors
     half = np.empty((6, n_rows))
     for e in range(n_ends):

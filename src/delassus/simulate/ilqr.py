@@ -380,24 +380,7 @@ def ilqr(
     >>> costs[0], costs[-1] < 0.1
     (50.0, True)
     """
-    if (
-        not all(isinstance(k, Kernel) for k in (step, derivatives))
-        or not step.request.states
-        or step.request.tree.fingerprint != derivatives.request.tree.fingerprint
-    ):
-        wanted = "kernels of one robot, such as of 'step' and 'step_derivatives'"
-        raise ConfigurationError(
-            "step and derivatives", wanted, shown([step, derivatives]), "Compile both of one tree."
-        )
-    names, made = [a.name for a in step.arguments], [r.name for r in derivatives.results]
-    needed = ("A", "B", "C", "D") if "forces" in (r.name for r in step.results) else ("A", "B")
-    if [a.name for a in derivatives.arguments][: len(names)] != names or not set(needed) <= set(made):
-        came = f"one from {', '.join(a.name for a in derivatives.arguments)} to {', '.join(made)}"
-        wanted = f"a kernel from {', '.join(names)} to {', '.join(needed[:-1])} and {needed[-1]}"
-        raise ConfigurationError("derivatives", wanted, came, "Compile both with the same options.")
-    if differing := _differing(step, derivatives):
-        wanted, came = f"a kernel whose {differing[0]} are those of the step", "others"
-        raise ConfigurationError("derivatives", wanted, came, "Compile both with the same constraints and options.")
+    needed = _check_kernels(step, derivatives)
     tree = step.request.tree
     (size,) = (a.size for a in step.arguments if a.name == step.request.control)
     before = controls if isinstance(controls, Plan) else None
@@ -420,32 +403,60 @@ def ilqr(
         both = _checked("jacobians[0]", both[0], (-1, columns[1])), _checked("jacobians[1]", both[1], (-1, columns[0]))
     residuals = _checked("along", along, (-1,)), _checked("last", last, (-1,)), both
     problem = _Problem(step, derivatives, start, dt, *residuals, np.array(chosen), limits, others, each)
-    zero, wanted = np.zeros((len(u), len(chosen))), "some whose steps are all solved"
-    if before is None:
-        plan, _ = problem.rolled(Plan(NONE, NONE, u, np.zeros((*zero.shape, 2 * tree.nv))), zero, np.ones(1))
-    else:
-        shapes = {"q": (len(u) + 1, tree.nq), "v": (len(u) + 1, tree.nv), "gains": (*zero.shape, 2 * tree.nv)}
-        if step.iterates:
-            shapes["impulses"] = (len(u) + 1, step.arguments[2].size)
-        for name, shape in shapes.items():
-            x = getattr(before, name)
-            if x.shape != shape and not (name in ("gains", "impulses") and not x.size):
-                came = f"{name} of shape {x.shape}"
-                raise ConfigurationError(
-                    "controls", f"a plan of {len(chosen)} controls that vary", came, "Vary the same."
-                )
-        # where its feedback leads it, as long a way from its own states as is sound
-        plan, merit = before, np.inf
-        if len(before.gains):
-            plan, merit = problem.rolled(replace(before, gaps=NONE), zero, LENGTHS[:1])
-        if not merit < np.inf:
-            plan = problem.begun(before)
-            led, merit = problem.rolled(plan, zero, LENGTHS[1:], WORST) if len(before.gains) else (plan, np.inf)
-            plan = led if merit < np.inf else plan
+    plan = _first_plan(problem, u, before)
     if not np.isfinite(plan.cost):
         came = "some that lead to one that is not, or to numbers that are not finite"
+        wanted = "some whose steps are all solved"
         raise ConfigurationError("controls", wanted, came, "Start with less, or with states: ds.Plan(q, v, controls).")
     return _improved(problem, plan)
+
+
+def _check_kernels(step: Kernel, derivatives: Kernel) -> tuple[str, ...]:
+    """Check that kernels are of the same robot and options; returns outputs of the second that are needed."""
+    if (
+        not all(isinstance(k, Kernel) for k in (step, derivatives))
+        or not step.request.states
+        or step.request.tree.fingerprint != derivatives.request.tree.fingerprint
+    ):
+        wanted = "kernels of one robot, such as of 'step' and 'step_derivatives'"
+        raise ConfigurationError(
+            "step and derivatives", wanted, shown([step, derivatives]), "Compile both of one tree."
+        )
+    names, made = [a.name for a in step.arguments], [r.name for r in derivatives.results]
+    needed = ("A", "B", "C", "D") if "forces" in (r.name for r in step.results) else ("A", "B")
+    if [a.name for a in derivatives.arguments][: len(names)] != names or not set(needed) <= set(made):
+        came = f"one from {', '.join(a.name for a in derivatives.arguments)} to {', '.join(made)}"
+        wanted = f"a kernel from {', '.join(names)} to {', '.join(needed[:-1])} and {needed[-1]}"
+        raise ConfigurationError("derivatives", wanted, came, "Compile both with the same options.")
+    if differing := _differing(step, derivatives):
+        wanted, came = f"a kernel whose {differing[0]} are those of the step", "others"
+        raise ConfigurationError("derivatives", wanted, came, "Compile both with the same constraints and options.")
+    return needed
+
+
+def _first_plan(problem: _Problem, u: Array, before: Plan | None) -> Plan:
+    """Plan under controls ``u`` (T, nu), or under those of a plan with its feedback."""
+    tree, n = problem.tree, len(problem.varied)
+    zero = np.zeros((len(u), n))
+    if before is None:
+        return problem.rolled(Plan(NONE, NONE, u, np.zeros((*zero.shape, 2 * tree.nv))), zero, np.ones(1))[0]
+    shapes = {"q": (len(u) + 1, tree.nq), "v": (len(u) + 1, tree.nv), "gains": (*zero.shape, 2 * tree.nv)}
+    if problem.step.iterates:
+        shapes["impulses"] = (len(u) + 1, problem.step.arguments[2].size)
+    for name, shape in shapes.items():
+        x = getattr(before, name)
+        if x.shape != shape and not (name in ("gains", "impulses") and not x.size):
+            came = f"{name} of shape {x.shape}"
+            raise ConfigurationError("controls", f"a plan of {n} controls that vary", came, "Vary the same.")
+    # where its feedback leads it, as long a way from its own states as is sound
+    plan, merit = before, np.inf
+    if len(before.gains):
+        plan, merit = problem.rolled(replace(before, gaps=NONE), zero, LENGTHS[:1])
+    if not merit < np.inf:
+        plan = problem.begun(before)
+        led, merit = problem.rolled(plan, zero, LENGTHS[1:], WORST) if len(before.gains) else (plan, np.inf)
+        plan = led if merit < np.inf else plan
+    return plan
 
 
 def _forces(step: Kernel) -> int:

@@ -139,8 +139,8 @@ class KernelStep:
         ops = self.ops
         late, joints = cast(list[Scalar], [0.0] * self.tree.nv), self._joint_laws()
         rates = [self.ops.maximum(c.gap, 0.0) * self.over_h for c, *_ in self.points]
-        exact = tolerance if isinstance(solver, Exact) else None
-        how = (lambda problem, start: solver(problem, start, times, tolerance)), exact, pyramid
+        least = tolerance if isinstance(solver, Exact) else None
+        how = (lambda problem, p: solver(problem, p, times, tolerance)), least, pyramid
         has_impact = any(restitution is not None for *_, restitution in self.points)
         y, free, taken = self.free(self.motion, not has_impact)
         ops.mark("contact problem", [ops.matrix([free]), self._held] if free else [])

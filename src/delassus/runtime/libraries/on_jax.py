@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from math import prod
@@ -171,9 +171,8 @@ def _checked(x: Any, argument: Argument, dtype: np.dtype[Any]) -> Any:
 def _primitive() -> Any:
     """Results of the primitive of all kernels and their derivatives; ``modes`` are those of `Kernel.derivative`."""
     import jax
-    import jax.numpy as jnp
     from jax.extend.core import Primitive
-    from jax.interpreters import ad, batching, mlir
+    from jax.interpreters import mlir
 
     if not OLDEST <= jax.__version_info__ < BEFORE:
         wanted = ",".join(sign + ".".join(map(str, version)) for sign, version in ((">=", OLDEST), ("<", BEFORE)))
@@ -201,14 +200,23 @@ def _primitive() -> Any:
         ]
         return primitive.bind(*same, **how)
 
-    def whole(like: Any, shape: tuple[int, ...]) -> Any:
-        sharding = jax.sharding.NamedSharding(like.sharding.mesh, jax.sharding.PartitionSpec())
-        return like.update(shape=shape, sharding=sharding)
-
     def shaped(*arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
         arguments, results = _shapes(kernel, modes)
         batch = arrays[0].shape[: arrays[0].ndim - len(arguments[0])]
-        return [whole(arrays[0], (*batch, *shape)) for shape in results]
+        return [_whole(arrays[0], (*batch, *shape)) for shape in results]
+
+    primitive.def_impl(called)
+    primitive.def_abstract_eval(shaped)
+    _transform(primitive, bind)
+    for platform in PLATFORMS:
+        mlir.register_lowering(primitive, partial(_lowered, platform), platform=platform)
+    return bind
+
+
+def _transform(primitive: Any, bind: Callable[..., Any]) -> None:
+    """Give the primitive, whose results ``bind`` has, its rules for batches and derivatives."""
+    import jax.numpy as jnp
+    from jax.interpreters import ad, batching
 
     def batched(arrays: Sequence[Any], axes: Sequence[int | None], **how: Any) -> Any:
         (n,) = {x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None}
@@ -233,30 +241,37 @@ def _primitive() -> Any:
         wanted = map(ad.is_undefined_primal, arrays[n:])
         return [None] * n + [x if asked else None for x, asked in zip(found, wanted, strict=True)]
 
-    def lowered(platform: str, context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
-        made, last = _made_for(platform, kernel.kernel).derivative(*modes), context.avals_out[-1]
-        batch = last.shape[: last.ndim - len(made.results[-1].shape)]
-        if made.target == "cuda" and (n := prod(batch)) > MOST_STATES:
-            advice = "Call with a part of the batch at a time."
-            raise ConfigurationError("batch", f"{MOST_STATES} states at most", f"{n}", advice)
-        if made.target == "cuda" and made.has_rcond:  # of each state, which nobody reads
-            context = context.replace(avals_out=[*context.avals_out, whole(last, batch)])
-        name, used = _target(made, platform)
-        if context.module_context.lowering_parameters.for_export:  # of this process alone, which it does not outlive
-            _exported.append(used)
-        else:
-            context.module_context.add_keepalive(used)
-        found = jax.ffi.ffi_lowering(name)(context, *arrays)
-        return found[: len(made.results)]
-
-    primitive.def_impl(called)
-    primitive.def_abstract_eval(shaped)
     batching.primitive_batchers[primitive] = batched
     ad.primitive_jvps[primitive] = changed
     ad.primitive_transposes[primitive] = transposed
-    for platform in PLATFORMS:
-        mlir.register_lowering(primitive, partial(lowered, platform), platform=platform)
-    return bind
+
+
+def _whole(like: Any, shape: tuple[int, ...]) -> Any:
+    """Abstract array of this shape on all devices that one ``like`` it is on."""
+    import jax
+
+    sharding = jax.sharding.NamedSharding(like.sharding.mesh, jax.sharding.PartitionSpec())
+    return like.update(shape=shape, sharding=sharding)
+
+
+def _lowered(platform: str, context: Any, *arrays: Any, kernel: Any, modes: tuple[str, ...]) -> Any:
+    """The primitive as a call that XLA makes."""
+    import jax
+
+    made, last = _made_for(platform, kernel.kernel).derivative(*modes), context.avals_out[-1]
+    batch = last.shape[: last.ndim - len(made.results[-1].shape)]
+    if made.target == "cuda" and (n := prod(batch)) > MOST_STATES:
+        advice = "Call with a part of the batch at a time."
+        raise ConfigurationError("batch", f"{MOST_STATES} states at most", f"{n}", advice)
+    if made.target == "cuda" and made.has_rcond:  # of each state, which nobody reads
+        context = context.replace(avals_out=[*context.avals_out, _whole(last, batch)])
+    name, used = _target(made, platform)
+    if context.module_context.lowering_parameters.for_export:  # of this process alone, which it does not outlive
+        _exported.append(used)
+    else:
+        context.module_context.add_keepalive(used)
+    found = jax.ffi.ffi_lowering(name)(context, *arrays)
+    return found[: len(made.results)]
 
 
 def _made_for(platform: str, kernel: Any) -> Any:

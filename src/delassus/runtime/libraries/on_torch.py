@@ -375,28 +375,10 @@ def _register() -> Any:
     call = torch.library.Library("delassus", "FRAGMENT")
     _keep.append(call)  # what is registered ends with it
 
-    def batch_of(tensors: Sequence[Any], kernel: Any) -> Any:
-        return tensors[0].shape[: tensors[0].ndim - len(kernel.arguments[0].shape)]
-
-    def run(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
-        made = _kernel_of(kernel)
-        if modes:
-            made = made.derivative(*modes)
-        if made.target == "cuda":
-            return _launched(made, tensors, batch_of(tensors, made))
-        flat = [(x.detach() if x.requires_grad else x).numpy() for x in tensors]
-        depth = len(made.arguments[0].shape)
-        batch = flat[0].shape[: flat[0].ndim - depth]
-        if len(batch) > 1:  # the direct entry takes one axis at most
-            flat = [x.reshape((prod(batch), *a.shape)) for x, a in zip(flat, made.arguments, strict=True)]
-        found = made(*flat)
-        results = [torch.from_numpy(x) for x in (found if isinstance(found, tuple) else (found,))]
-        return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]
-
     def fake(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
         root = _kernel_of(kernel)
         asked = replace(root.request, derivative=(*root.request.derivative, *modes))
-        batch = batch_of(tensors, root)
+        batch = _batch_of(tensors, root)
         return [tensors[0].new_empty((*batch, *asked.shape_of(output))) for output in asked.outputs]
 
     def batched(info: Any, axes: Any, tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
@@ -412,7 +394,7 @@ def _register() -> Any:
     for name in ("call", "traced"):
         call.define(f"{name}(Tensor[] tensors, str kernel, str[] modes) -> Tensor[]")
         for key in ("CPU", "CUDA"):
-            call.impl(name, run, key)
+            call.impl(name, _run, key)
         call.impl(name, led, "Batched")
         torch.library.register_fake(f"delassus::{name}", fake, lib=call)
         torch.library.register_vmap(f"delassus::{name}", batched, lib=call)
@@ -426,6 +408,37 @@ def _register() -> Any:
         return torch.ops.delassus.traced.default(arrays, ctx.kernel, modes), None, [None] * len(ctx.modes)
 
     torch.library.register_autograd("delassus::traced", backward, setup_context=keep, lib=call)
+
+    return _function()
+
+
+def _batch_of(tensors: Sequence[Any], kernel: Any) -> Any:
+    """Shape of the batch of a kernel's arguments."""
+    return tensors[0].shape[: tensors[0].ndim - len(kernel.arguments[0].shape)]
+
+
+def _run(tensors: Sequence[Any], kernel: str, modes: Sequence[str]) -> Any:
+    """Results of a kernel, or of its derivative, for tensors that all have the same batch."""
+    import torch
+
+    made = _kernel_of(kernel)
+    if modes:
+        made = made.derivative(*modes)
+    if made.target == "cuda":
+        return _launched(made, tensors, _batch_of(tensors, made))
+    flat = [(x.detach() if x.requires_grad else x).numpy() for x in tensors]
+    depth = len(made.arguments[0].shape)
+    batch = flat[0].shape[: flat[0].ndim - depth]
+    if len(batch) > 1:  # the direct entry takes one axis at most
+        flat = [x.reshape((prod(batch), *a.shape)) for x, a in zip(flat, made.arguments, strict=True)]
+    found = made(*flat)
+    results = [torch.from_numpy(x) for x in (found if isinstance(found, tuple) else (found,))]
+    return results if len(batch) < 2 else [x.view(*batch, *x.shape[1:]) for x in results]
+
+
+def _function() -> Any:
+    """The function with derivatives of all orders, which calls the operator."""
+    import torch
 
     class Results(torch.autograd.Function):  # type: ignore[misc]
         """Autograd function of a kernel, which graphs hold, its modes and tensors."""

@@ -82,6 +82,7 @@ JUDGED_ROWS = Quantity(
     (Output("G", ("m", "m"), "Delassus matrix", symmetric=True), Output("typical", ("m",), "size of its diagonal")),
     _judged_rows,
     inverts_mass=True,
+    is_private=True,
 )
 """What says which rows are independent."""
 

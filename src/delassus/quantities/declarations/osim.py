@@ -157,6 +157,7 @@ BRANCH_SOLUTION = replace(
     name="branch_solution",
     meaning="Solution with the Delassus matrix, factorised branch by branch",
     run=_branch_solution,
+    is_private=True,
 )
 DAMPED_SOLUTION = Quantity(
     "damped_solution",

@@ -99,32 +99,6 @@ def test_tasks(robot, what, lanes, dtype):
             assert error(result, known[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("robot", "lanes", "method"),
-    [*(("loop", 8, method) for method in HARD), ("floating", 1, "pv-early"), ("floating", 1, "kkt"), ("arm", 8, "pv")],
-)
-def test_constrained_dynamics(robot, method, lanes):
-    tree, constraints, q, v, tau = case(robot)
-    forward = ds.compile(tree, constraints, "dynamics", method=method, lanes=lanes)
-    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints))
-    for size in SIZES:
-        for result, known in zip(forward(q[:size], v[:size], tau[:size]), expected, strict=True):
-            assert error(result, known[:size]) < 1e3 * DOUBLE
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [*sorted(SOFT), "proximal"])
-def test_soft_constraints(method):
-    tree, constraints, q, v, tau = case("loop")
-    softness = {"compliance": [1e-3, [1e-2, 1e-3, 1e-4]]}
-    forward = ds.compile(tree, constraints, "dynamics", method=method, **softness)
-    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints, **softness))
-    for result, known in zip(forward(q, v, tau), expected, strict=True):
-        assert error(result, known) < 1e3 * DOUBLE
-
-
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_what_auto_takes():
@@ -151,17 +125,6 @@ def test_frames():
     assert error(ds.compile(tree, [], "kinematics", frames=tool)(q), ds.forward_kinematics(tree, q, tool)) < AGREEMENT
     both = [tool, "hub"]
     assert error(ds.compile(tree, [], "kinematics", frames=both)(q), ds.forward_kinematics(tree, q, both)) < AGREEMENT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_random_mechanisms(seed):
-    """All kinds of joints."""
-    m = some_mechanism(seed, 7, ("fixed", "floating")[seed % 2])
-    q, v, x = m.tree.random(m.rng, 9), m.rng.normal(size=(9, m.tree.nv)), m.rng.normal(size=(9, m.tree.nv))
-    for what in ("inverse_dynamics", "bias_force", "kinematics"):
-        kernel = ds.compile(m.tree, [], what)
-        assert error(kernel(*(q, v, x)[: len(kernel.arguments)]), TASKS[what](m.tree, q, v, x)[0]) < AGREEMENT
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

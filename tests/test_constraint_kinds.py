@@ -74,6 +74,7 @@ def test_a_distance_whose_ends_coincide_has_failed(to_world):
         ds.Simulator(ds.Scene(tree, loops=[rod]), q0=q[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_and_their_accelerations(name, robot):

@@ -86,6 +86,7 @@ def rate(function, tree, q, v, qdd):
 # -- without constraints -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_forward_and_inverse_dynamics_agree(seed):
     m = mechanism(seed)

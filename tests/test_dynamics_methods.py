@@ -450,6 +450,7 @@ def test_what_is_zero_by_structure():
     assert trace.known(symbols) is None and trace.known(trace.matrix([[x * 0.0 + 2.0]])) == 2.0
 
 
+@pytest.mark.slow
 def test_every_method_is_here():
     """A hard method that is added is tested with the others."""
     others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal"}

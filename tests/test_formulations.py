@@ -247,6 +247,7 @@ def test_claims_of_sizes_and_growth():
     assert set(times) == set(NAMES) and all(len(values) == 2 and min(values) > 0 for values in times.values())
 
 
+@pytest.mark.slow
 def test_operations_of_assembly_are_polynomials():
     """Table 1 as published: a cube from its differences, and counts at a length that no difference was taken of."""
     from delassus_studies.claims import Setup

@@ -164,6 +164,7 @@ def atlas():
     pytest.skip("no atlas_v4.urdf here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [("l_hand", "r_hand"), ("l_hand", "r_hand", "l_foot", "r_foot")], ids=len)
 def test_atlas(ends):
     tree, constraints = atlas(), welds(*ends)

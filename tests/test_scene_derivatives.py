@@ -210,6 +210,7 @@ def test_derivatives_of_steps_with_loops_are_those_of_differences(linkage):
     assert min(seen) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "loops", "patches"])
 def test_gradients_of_trajectories_are_those_of_differences(request, kind):
     """With controls, start and parameters, through impacts: a random function of all states of some steps."""
@@ -617,6 +618,7 @@ ALIKE_RATES = 1e-7
 """Difference of their derivatives over the largest of these, which are up to 4e3; 2e-9 seen."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TURNING)
 def test_derivatives_of_what_turns(name):
     """After some steps, from a state that differs a little: there, what turns gains no energy, and no gap is zero.

@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import ERROR_BOUND
-from delassus.accuracy.policy import for_numpy, is_long
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
 from delassus.algorithms.dynamics import ITERATIVE
 from delassus.constraints import Constraint, Frame, check_constraints
@@ -32,6 +31,7 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
+from delassus.quantities.estimate import for_numpy, is_long
 from delassus.quantities.evaluate import (
     IMPACT,
     JUDGED_ROWS,

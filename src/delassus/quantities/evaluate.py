@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
-from delassus.accuracy.policy import ACCURATE, is_long
+from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
 from delassus.accuracy.rank import independence, least_squares
 from delassus.accuracy.refinement import Change
 from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, are_finite, resolve, system_of, warn_of, worst
@@ -35,6 +34,7 @@ from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
+from delassus.quantities.estimate import is_long, rcond_by_pivots
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, request
 from delassus.spatial.motion import from_entries

@@ -11,6 +11,7 @@ from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions
+from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
@@ -69,9 +70,9 @@ from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
-from delassus.quantities.direct import bind
+from delassus.quantities.direct import bind, call_of
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
-from delassus.quantities.evaluate import NumpyRequest, rcond_program
+from delassus.quantities.evaluate import exact_steps, rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads
 from delassus.runtime.cuda import driver
@@ -80,7 +81,7 @@ from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
 from delassus.spatial import joint_kinds
 from delassus.spatial.joints import PER_DOF, Joint
-from delassus.spatial.numpy_ops import NumpyOps, numbers
+from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rotations import (
     exact_quarter_turns,
     matrix_to_quaternion,
@@ -93,6 +94,6 @@ from delassus.spatial.rotations import (
 )
 from delassus.spatial.trace import sincos
 from delassus.spatial.trace.graph import Builder, Graph
-from delassus.spatial.trace.interpret import SEMANTICS, interpret
+from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity
 from delassus.spatial.trace.trace_ops import TraceOps

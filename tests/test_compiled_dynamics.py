@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.algorithms.dynamics.solution import Solution
 from internals import (
     DYNAMICS,
     SOFT,
@@ -22,6 +21,7 @@ from internals import (
     UNCONSTRAINED,
     RawJoint,
     RawLink,
+    Solution,
     bound_request,
     build_tree,
     dynamics,
@@ -32,7 +32,7 @@ from internals import (
 )
 from random_trees import TURNS_OR_SLIDES, points_on_an_arm, some_dependent_rows, some_mechanism
 from test_c import Compiled
-from tools import AGREEMENT, by_method, error, make_motion, requested, run_program, traced
+from tools import AGREEMENT, error, make_motion, requested, run_program, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
@@ -348,9 +348,16 @@ def test_usual_accelerations_are_those_of_terms_that_do_not_cancel(turns):
     """Of points of mass on an arm that their weight moves: what its mass matrix says."""
     tree = points_on_an_arm(np.random.default_rng(0), 4, turns)
     motion, still = make_motion(tree, *[np.zeros(tree.nv)] * 3)[0], np.zeros(tree.nv)
-    terms = TERMS(motion, by_method(motion, "aba"))
+    (usual,) = motion.made(lambda _, problem: [TERMS(problem, dynamics.METHODS["aba"](problem)).usual[0][0]])
     expected = abs(ds.bias_force(tree, still, still)[0]) / ds.mass_matrix(tree, still)[0, 0]
-    assert error(np.squeeze(terms.usual[0][0]), expected) < 1e-14
+    assert error(np.squeeze(usual), expected) < 1e-14
+
+
+def all_terms(ops, problem, solution):
+    """Residuals of a solution of numbers, sizes of their terms, what is usual, and that along rows."""
+    terms = TERMS(problem, Solution(*map(ops.constant, solution)))
+    usual = (ops.matrix([[x] for x in part]) for part in terms.usual)
+    return [*terms.missed, *terms.sizes, *usual, terms.usual_rows]
 
 
 def in_units(mechanism, mass, length):
@@ -385,13 +392,13 @@ def test_terms_of_estimates_have_units(kinds, mass, length, time):
             tree, (q * meant)[:, 0], (v * meant / s)[:, 0], (tau * kg * m**2 / s**2 / meant)[:, 0],
             [ds.Point(first), ds.Point(*ends)], gravity=m / s**2 * np.array([1.0, 2.0, -9.0]),
         )[0]  # fmt: skip
-        terms = TERMS(motion, Solution(qdd * meant / s**2, forces * kg * m / s**2))
+        solution = qdd * meant / s**2, forces * kg * m / s**2
+        numbers = motion.made(lambda bound, problem, x=solution: all_terms(bound.ops, problem, x))
         of_joints, of_rows = kg * m**2 / s**2 / meant, m / s**2
         units = [of_joints, of_rows, of_joints, of_rows, meant / s**2, kg * m / s**2]
-        parts = [*terms.missed, *terms.sizes, *(np.reshape(x, (-1, 1)) for x in terms.usual)]
         if length == 1.0 or kinds == TURNS_OR_SLIDES[:1]:  # accelerations of slides and hinges are compared
-            units, parts = [*units, of_rows], [*parts, terms.usual_rows]
-        found.append([x / unit for x, unit in zip(parts, units, strict=True)])
+            units = [*units, of_rows]
+        found.append([x / unit for x, unit in zip(numbers, units, strict=False)])
     for one, other in zip(*found, strict=True):
         assert np.any(one) and error(other, one) < 1e-14
 
@@ -412,8 +419,10 @@ def test_where_a_loop_stands_its_rows_lose_digits(parent, ends, branches):
             RawJoint("j1", joint_kinds.REVOLUTE, parent, "l1", position=arm),
         ]
         motion = make_motion(build_tree("arms", links, joints), still, still, still, ds.Weld(*ends))[0]
-        found.append(np.squeeze(TERMS(motion, Solution(qdd, np.zeros((6, 1)))).usual_rows))
-    moved = [qdd[motion.tree.v_slices[motion.tree.placement(name).link]] for name in ends]
+        (*_, usual) = motion.made(lambda bound, problem: all_terms(bound.ops, problem, (qdd, np.zeros((6, 1)))))
+        found.append(np.squeeze(usual))
+    tree = motion.asked.tree
+    moved = [qdd[tree.v_slices[tree.placement(name).link]] for name in ends]
     assert error(found[1], found[0] + branches * np.abs(far).sum() * np.abs(moved).sum()) < 1e-14
 
 

@@ -398,10 +398,12 @@ def test_stabilisation(case):
         here = None
 
     def own(q, v):
-        motion, _ = make_motion(tree, q, v, None, c)
-        pose = None if here is None else (here[:3, :3], here[:3, 3:])
-        ((own, at),) = motion.with_goals([Goal(pose=pose)]).each_constraint()
-        return own.position(at)[:, 0]
+        def errors(bound, problem):
+            pose = None if here is None else tuple(map(bound.ops.constant, (here[:3, :3], here[:3, 3:])))
+            ((own, at),) = problem.with_goals([Goal(pose=pose)]).each_constraint()
+            return [own.position(at)]
+
+        return make_motion(tree, q, v, None, c)[0].made(errors)[0][:, 0]
 
     assert np.abs(own(q, v)).max() < 1e-14
     change = rate(own, tree, q, v, np.zeros(tree.nv))

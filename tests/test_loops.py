@@ -227,8 +227,20 @@ def states(n=37, dtype=float):
     return np.random.default_rng(0).uniform(0.1, 4.0, (n, N)).astype(dtype)
 
 
+class AtOnce(NumpyOps):
+    """Loops as Python has them."""
+
+    def repeat(self, times, start, body, unless=0.0):
+        values, stopped = list(start), np.asarray(unless)
+        for _ in range(times):
+            following, stop = body(values)
+            values = [self.select(stopped, old, new) for old, new in zip(values, following, strict=True)]
+            stopped = np.maximum(stopped, stop)
+        return values
+
+
 def by_numpy(algorithm, x):
-    found = algorithm(NumpyOps(x.dtype), [x[:, k] for k in range(N)])
+    found = algorithm(AtOnce(x.dtype), [x[:, k] for k in range(N)])
     return np.stack([np.broadcast_to(y, len(x)) for y in found], axis=-1)
 
 

@@ -33,7 +33,6 @@ from internals import (
     CUT,
     DELASSUS,
     OSIM_ALGORITHMS,
-    NumpyRequest,
     Problem,
     TraceOps,
     _plan,
@@ -43,7 +42,7 @@ from internals import (
     plan,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, error, frame_pose
+from tools import AGREEMENT, Motion, error, frame_pose
 
 SAME_ROBOT = 1e-12
 """G of the same robot with its body frames or inertias elsewhere, relative to the largest entry, by the same method."""
@@ -220,9 +219,9 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
     for chance in (0.0, 0.3, 1.0):
         cut = {i for i in range(tree.n_links) if rng.random() < chance}
         at = bind(tree, constraints, DELASSUS, {"q": q}, rows=rows)
-        problem, batch = NumpyRequest(at.request, at.values, at.batch).problem(), at.batch
-        G = np.broadcast_to(cut_osim(problem, cut), expected.shape)
-        assert error(np.tril(G), np.tril(expected)) < AGREEMENT and batch == (2,)
+        motion = Motion(at.request, at.values, at.batch)
+        (G,) = motion.made(lambda bound, _, cut=cut: [cut_osim(bound.problem(), cut)])
+        assert error(np.tril(G), np.tril(expected)) < AGREEMENT
 
 
 @pytest.mark.slow

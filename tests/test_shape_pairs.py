@@ -16,8 +16,8 @@ from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, Ellipsoid, Mesh, Sphere
-from internals import TraceOps, constraints
-from tools import NumpyOps, evaluated, interpreted, random_rotation, requested
+from internals import TraceOps, constraints, interpret_trace
+from tools import evaluated, interpreted, random_rotation, requested
 
 SAME = 1e-8
 """Of depths, over the size of both shapes: four times the worst of 40,000 poses (2e-9, parallel capsules)."""
@@ -227,22 +227,19 @@ def some_poses(a, b, n, local):
 
 def in_kernels(a, b, poses):
     """Gaps (n, k), normals and points (n, k, 3) of contacts at n poses, as the text of kernels has them on arrays."""
-    ops, n = NumpyOps(), len(poses)
+    ops, n = TraceOps(), len(poses)
+    turns = [np.array([pose[k][0] for pose in poses]) for k in (0, 1)]
+    places = [np.array([pose[k][1] for pose in poses]) for k in (0, 1)]
     placed = []
-    for shape, k in ((a, 0), (b, 1)):
-        R, p = (np.array([pose[k][i] for pose in poses]) for i in (0, 1))
-        placed.append(Placed(ops, shape, R, np.eye(3), list(p.T)))
-    with np.errstate(all="ignore"):
-        found = touches(*placed)
+    for shape in (a, b):
+        placed.append(Placed(ops, shape, ops.unknown(3, 3), ops.eye(3), ops.vector(3)))
+    found = touches(*placed)
     assert len(found) == ds.Contact("body", a, ("world", b)).n_points
-
-    def column(x):
-        return np.broadcast_to(np.asarray(x, dtype=float), (n,))
-
-    gaps = np.stack([column(t.gap) + column(0.0 if t.apart is None else t.apart) for t in found], axis=1)
-    vectors = (np.stack([np.stack([column(x) for x in v], axis=-1) for v in each], axis=1)
-               for each in ([t.normal for t in found], [t.point for t in found]))  # fmt: skip
-    return gaps, *vectors
+    rows = [[t.gap + (0.0 if t.apart is None else t.apart), *t.normal, *t.point] for t in found]
+    given = [x for R, p in zip(turns, places, strict=True) for x in (R.reshape(n, 9), p)]
+    (flat,) = interpret_trace(ops, [ops.nodes(ops.matrix(rows))], np.concatenate(given, axis=1))
+    every = flat.reshape(n, len(found), 7)
+    return every[..., 0], every[..., 1:4], every[..., 4:]
 
 
 @cache

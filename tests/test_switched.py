@@ -12,7 +12,6 @@ from delassus_studies.cases import benchmark_cases
 from internals import (
     ERROR_BOUND,
     Conditions,
-    NumpyOps,
     Problem,
     RawJoint,
     RawLink,
@@ -229,14 +228,14 @@ def test_operations(case, method):
 
 
 def test_conditions():
-    ops, tree = NumpyOps(), ds.mechanisms.chain(3)
+    ops, tree = TraceOps(), ds.mechanisms.chain(3)
     constraints = check_constraints(tree, [ds.Point("link3"), ds.Point("link2"), ds.Point("link1")])
     values = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
-    conditions = Conditions(Problem(ops, tree, constraints, np.zeros(3), active=values))
+    conditions = Conditions(Problem(ops, tree, constraints, [0.0] * 3, active=ops.vector(3, [1.0] * 3)))
     a, b, c = (conditions.of[k, 0] for k in range(3))
     both, either = conditions.both(a, b), conditions.either(a, b)
     assert conditions.either(both, a) == a and conditions.both(either, a) == a
-    assert np.array_equal(conditions.on(both), values[:, 0] * values[:, 1])
-    assert np.array_equal(
-        conditions.off(conditions.both(either, c)), 1 - np.maximum(values[:, 0], values[:, 1]) * values[:, 2]
-    )
+    of = [conditions.on(both), conditions.off(conditions.both(either, c))]
+    on, off = (x[:, 0, 0] for x in evaluated(ops, of, values, batch=(8,)))
+    assert np.array_equal(on, values[:, 0] * values[:, 1])
+    assert np.array_equal(off, 1 - np.maximum(values[:, 0], values[:, 1]) * values[:, 2])

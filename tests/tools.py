@@ -18,7 +18,8 @@ from internals import (
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NumpyOps,
-    NumpyRequest,
+    Solution,
+    TraceOps,
     acceleration_from_mujoco,
     bind,
     configuration_to_mujoco,
@@ -28,6 +29,7 @@ from internals import (
     make_program,
     rcond_program,
     request,
+    symbolic_request,
     velocity_to_mujoco,
 )
 
@@ -153,26 +155,37 @@ def make_motion(tree, q, v, tau, constraints=(), **given):
     """The problem in motion of a direct call of `delassus.forward_dynamics`, and its batch."""
     tau = np.zeros(tree.nv) if tau is None else tau
     call = bind(tree, constraints, DYNAMICS, {"q": q, "v": v, "tau": tau}, **given)
-    case = NumpyRequest(call.request, call.values, call.batch)
-    motion = case.motion()
-    motion.case = case
-    return motion, case.batch
+    return Motion(call.request, call.values, call.batch), call.batch
+
+
+class Motion:
+    """A problem in motion at states of a batch."""
+
+    def __init__(self, asked, values, batch):
+        self.asked, self.batch = asked, batch
+        self.values = [np.broadcast_to(values[a.name], (*batch, *a.shape)).reshape(*batch, -1) for a in asked.arguments]
+
+    def made(self, make, method=None):
+        """Arrays (*batch, rows, columns) of the matrices and scalars that ``make`` makes of a trace of it."""
+        ops = TraceOps()
+        bound = symbolic_request(self.asked if method is None else replace(self.asked, method=method), ops)
+        return evaluated(ops, make(bound, bound.motion()), *self.values, batch=self.batch)
 
 
 def by_method(motion, name):
     """What a method makes of a problem in motion of `make_motion`, unsettled."""
-    case = motion.case
-    own = NumpyRequest(replace(case.request, method=name), case.values, case.batch)
-    own.ops.new_questions()  # as where a request solves
-    with np.errstate(all="ignore"):
-        return DYNAMICS_ALGORITHMS[name](own.motion())
+
+    def make(bound, problem):
+        found = DYNAMICS_ALGORITHMS[name](problem)
+        return [x for x in (found.qdd, found.forces, found.delassus) if x is not None]
+
+    return Solution(*motion.made(make, name))
 
 
 def error_estimates(motion, name):
     """Estimated errors of a method by its pivots, by state."""
-    asked, batch = replace(motion.case.request, method=name, error_dtype=""), motion.case.batch
-    values = [np.broadcast_to(motion.case.values[a.name], (*batch, *a.shape)) for a in asked.arguments]
-    (rcond,) = interpret(rcond_program(asked), np.concatenate([x.reshape(*batch, -1) for x in values], axis=-1))
+    asked = replace(motion.asked, method=name, error_dtype="")
+    (rcond,) = interpret(rcond_program(asked), np.concatenate(motion.values, axis=-1))
     with np.errstate(divide="ignore"):
         return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
 

@@ -160,6 +160,7 @@ from delassus.quantities.declarations.kinematics import (
     frame_acceleration,
     frame_jacobian,
     frame_velocity,
+    jacobian,
     jacobian_drift,
 )
 from delassus.quantities.declarations.loops import (
@@ -189,7 +190,6 @@ from delassus.quantities.declarations.osim import (
     delassus,
     delassus_operator,
     impulse,
-    jacobian,
     mass_matrix,
     osim,
 )

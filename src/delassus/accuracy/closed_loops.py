@@ -5,14 +5,14 @@ And which coordinates are. Closed configurations are found from random ones by `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.accuracy.rank import REGULAR_CONDITION, common_rank, mobility_bound
+from delassus.accuracy.rank import REGULAR_CONDITION, common_rank
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.inputs import generic_values, inputs_of
@@ -20,7 +20,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
 from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
 from delassus.algorithms.osim.kjr import kjr
-from delassus.algorithms.osim.least_squares import UNMOVED
+from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
@@ -28,8 +28,11 @@ from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
-from delassus.spatial.numpy_ops import NumpyOps, numbers, stacked, unstacked
+from delassus.spatial.motion import diagonal, from_entries
+from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.interpret import interpret_trace
+from delassus.spatial.trace.trace_ops import TraceOps
 
 
 class Tuning(NamedTuple):
@@ -96,10 +99,19 @@ def _are_always_dependent(asked: _Loops) -> bool:
     tree, constraints = asked.tree, asked.constraints
     if not constraints:
         return False
-    problem = _problem(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
-    least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0, initial=0.0)
-    G = np.broadcast_to(numbers(kjr(problem)), (TUNING.wanted, problem.n_rows, problem.n_rows))
-    return bool(np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,)))) < problem.n_rows)
+    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
+    return rank < m
+
+
+def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array) -> tuple[int, int]:
+    """Largest rank of rows at configurations (k, nq), and the number of rows."""
+
+    def made(problem: Problem) -> list[Matrix]:
+        return [kjr(problem), from_entries(problem.ops, mobility_bound(problem, Articulated(problem)))]
+
+    G, typical = at_configurations(tree, constraints, q, made)
+    least = np.max(UNMOVED * typical[..., 0], axis=0, initial=0.0)
+    return int(np.max(common_rank(G, least))), G.shape[-1]
 
 
 def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array, Array] | None:
@@ -137,11 +149,10 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
             "constraints", "some that hold at one of many configurations", f"none that do for {tree.name!r}",
             "Check frames and lengths; ds.close_loops says how far apart they are.",
         )  # fmt: skip
-    problem = _problem(tree, constraints, q)
-    J = np.broadcast_to(numbers(jacobian(problem)), (len(q), problem.n_rows, tree.nv)) * units(problem)
+    J, squares = at_configurations(tree, constraints, q, _rows_in_units)
     largest = np.max(np.linalg.norm(J, axis=-1), axis=0, initial=0.0)
-    least, squares = REGULAR_CONDITION**0.5, [np.max(numbers(x)) for x in row_squares(problem)]
-    moved = largest > least * np.sqrt(squares)
+    least = REGULAR_CONDITION**0.5
+    moved = largest > least * np.sqrt(np.max(squares[..., 0], axis=0))
     J = J * np.where(moved, 1.0 / np.where(moved, largest, 1.0), 0.0)[:, None]
     _, sizes, V = np.linalg.svd(J)
     rank = np.count_nonzero(sizes > least * np.max(sizes, initial=0.0), axis=-1)
@@ -177,23 +188,49 @@ def usual_output(
 
 @lru_cache(maxsize=256)
 def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -> tuple[float, int]:
-    tree, ops = asked.tree, NumpyOps()
+    tree = asked.tree
+
+    def moved_of(problem: Problem) -> tuple[Problem, Matrix]:
+        still, ops = [0.0] * tree.nv, problem.ops
+        closed = DynamicsProblem(problem, still, None, gravity=ops.zeros(3, 1))
+        of_output = Problem(ops, tree, output.constraints, problem.q)
+        return of_output, moved_rows(of_output, transmission(closed, independent).G, independent)
+
+    def usual(problem: Problem) -> list[Matrix]:
+        of_output, moved = moved_of(problem)
+        return [moved, from_entries(problem.ops, row_squares(of_output))]
+
     with np.errstate(all="ignore"):
         q = _closed_configurations(asked)
-        still = np.zeros((len(q), tree.nv))
-        closed = DynamicsProblem(_problem(tree, asked.constraints, q), still, None, gravity=ops.zeros(3, 1))
-        problem = Problem(ops, tree, output.constraints, q)
-        moved = np.nan_to_num(numbers(moved_rows(problem, transmission(closed, independent).G, independent)))
-        sizes = np.stack(np.broadcast_arrays(*map(numbers, row_squares(problem))), axis=-1)
-        part = float(np.median(np.max(np.sum(moved**2, axis=-1) / sizes, axis=-1)))
-        return part, int(np.max(numbers(rank(problem, moved, part))))
+        moved, sizes = at_configurations(tree, asked.constraints, q, usual)
+        part = float(np.median(np.max(np.sum(np.nan_to_num(moved) ** 2, axis=-1) / sizes[..., 0], axis=-1)))
+        (ranks,) = at_configurations(tree, asked.constraints, q, lambda x: [x.ops.matrix([[rank(*moved_of(x), part)]])])
+        return part, int(np.nanmax(ranks))
 
 
-def _problem(tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:
-    """The robot at configurations, and with each call anything."""
-    random, length = np.random.default_rng(0), characteristic_length(tree)
-    given = [generic_values(argument, length, random) for argument in inputs_of(constraints)]
-    return Problem(NumpyOps(), tree, constraints, q, given)
+def at_configurations(
+    tree: Tree, constraints: Sequence[Constraint], q: Array, make: Callable[[Problem], Sequence[Matrix]]
+) -> list[Array]:
+    """What ``make`` makes of the robot at configurations (k, nq), and with each call anything: arrays (k, i, j)."""
+    ops = TraceOps()
+    found = make(_problem(ops, tree, constraints, ops.vector(tree.nq, generic_configurations(tree, 0))))
+    values = interpret_trace(ops, [ops.nodes(a) for a in found], q)
+    return [x.reshape(len(q), *ops.shape(a)) for a, x in zip(found, values, strict=True)]
+
+
+def _problem(ops: TraceOps, tree: Tree, constraints: Sequence[Constraint], q: Any) -> Problem:
+    """The robot at a configuration, and with each call anything."""
+    random, length, given = np.random.default_rng(0), characteristic_length(tree), list[Any]()
+    for argument in inputs_of(constraints):
+        x = generic_values(argument, length, random)
+        given.append(ops.constant(x) if x.ndim == 2 else x.tolist())
+    return Problem(ops, tree, constraints, q, given)
+
+
+def _rows_in_units(problem: Problem) -> list[Matrix]:
+    """Jacobian in `units`, and the squares of the sizes of its rows."""
+    J = jacobian(problem) @ diagonal(problem.ops, units(problem))
+    return [J, from_entries(problem.ops, row_squares(problem))]
 
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
@@ -208,19 +245,15 @@ def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
         q = _closed_configurations(asked)
         if not len(q):
             return None
-        problem = Problem(NumpyOps(), tree, loops, q)
-        G = np.broadcast_to(numbers(kjr(problem)), (len(q), problem.n_rows, problem.n_rows))
-        least = np.max(UNMOVED * mobility_bound(problem, Articulated(problem)), axis=0)
-        rank = np.max(common_rank(G, np.broadcast_to(least, (problem.n_rows,))))
-    return int(rank), problem.n_rows, q, kept_closed(tree, loops, q)
+        rank, m = _rank_at(tree, loops, q)
+    return rank, m, q, kept_closed(tree, loops, q)
 
 
 def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
     """Projections (k, nv, nv) of velocities to those that keep loops closed, at configurations (k, nq)."""
-    problem = Problem(NumpyOps(), tree, loops, q)
-    sizes = np.sqrt([np.max(numbers(x)) for x in row_squares(problem)])
-    J = numbers(jacobian(problem)) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
-    J = np.broadcast_to(J, (*q.shape[:-1], *J.shape[-2:]))  # rows may be the same at all of them
+    J, squares = at_configurations(tree, loops, q, lambda x: [jacobian(x), from_entries(x.ops, row_squares(x))])
+    sizes = np.sqrt(np.max(squares[..., 0], axis=0))
+    J = J / np.where(sizes > 0.0, sizes, 1.0)[:, None]
     return np.asarray(np.eye(tree.nv) - np.linalg.pinv(J, rcond=REGULAR_CONDITION**0.5) @ J)
 
 
@@ -228,15 +261,19 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
 def _closed_configurations(asked: _Loops) -> Array:
     """Configurations (k, nq) at which the loops are closed, from random ones; k may be zero."""
     tree, loops = asked.tree, asked.constraints
-    random, ops, half = np.random.default_rng(0), NumpyOps(), TUNING.starts // 2
+    random, half = np.random.default_rng(0), TUNING.starts // 2
     near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (half, tree.nv)))
     q = np.concatenate([near, generic_configurations(tree, random, (TUNING.starts - half,))])
 
-    def at_rest(q: Any) -> DynamicsProblem:
-        return DynamicsProblem(_problem(tree, loops, q), None, None, gravity=ops.zeros(3, 1))
+    def closing(problem: Problem) -> list[Matrix]:
+        def at_rest(q: Any) -> DynamicsProblem:
+            return DynamicsProblem(problem.at(q, range(len(loops))), None, None, gravity=problem.ops.zeros(3, 1))
 
-    found, gap = close_loops(lambda q: at_rest(ops.state_vector(q)), unstacked(q), steps=TUNING.steps)
-    closed = np.broadcast_to(numbers(gap) <= closed_within(at_rest(q)), len(q))
-    out = np.asarray(stacked(found, closed.shape)[closed][: TUNING.wanted])
+        found, gap = close_loops(at_rest, list(problem.q), steps=TUNING.steps)
+        is_closed = problem.ops.less(gap, closed_within(at_rest(problem.q)))
+        return [from_entries(problem.ops, x) for x in (found, [is_closed])]
+
+    found, closed = at_configurations(tree, loops, q, closing)
+    out = np.asarray(found[closed[:, 0, 0] > 0.0, :, 0][: TUNING.wanted])
     out.setflags(write=False)
     return out

@@ -1,18 +1,18 @@
-"""Proximal iterations as far as each state of a batch needs them (batched NumPy); see `proximal`."""
+"""Proximal iterations as far as each state of a batch needs them, on arrays that programs return; see `proximal`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.dynamics.kkt import SaddlePoint
-from delassus.algorithms.dynamics.proximal import ITERATIONS, ProximalPoint, missed, proximal, shift
-from delassus.algorithms.dynamics.solution import Solution
-from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.spatial.numpy_ops import numbers
+from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.spatial.rotations import Array
+
+if TYPE_CHECKING:
+    from delassus.accuracy.status import System
 
 TOLERANCE = 1e-9
 """Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""
@@ -35,39 +35,22 @@ class Iterated:
     converged: NDArray[np.bool_]
 
 
-def iterate(
-    motion: DynamicsProblem, batch: tuple[int, ...], tolerance: float, most: int
-) -> tuple[Solution, Iterated | None]:
-    """Solve a batch by as few iterations as converge, `ITERATIONS` at most.
+def iterations_of(system: System, tau: Array, b: Array, tolerance: float, most: int) -> Iterated:
+    """How many iterations each state (k) needs, `ITERATIONS` and ``most`` at most; the residual is that of none.
 
-    Without constraints there is nothing to iterate on. Where rows are dependent, `delassus.accuracy.status` has
-    the solution.
+    ``b`` (k, 2 n − 1, m) are what rows miss after each of the iterations, ``tau`` (k, nv) the joint forces.
     """
-    m = motion.problem.n_rows
-    if not m:
-        return proximal(motion), None
-    point, saddle = ProximalPoint(motion), SaddlePoint(motion)
-    G, asked, gamma = (numbers(x) for x in (saddle.G, saddle.row_deficit, saddle.gamma))
-    scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)[..., None]
-
-    by_joints = numbers(saddle.J @ saddle.solve_mass_matrix(motion.ops.vstack(motion.tau)))
+    G, asked, gamma = system.G, system.deficit, system.gamma
+    scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)
+    by_joints = (np.swapaxes(system.caused, -1, -2) @ tau[..., None])[..., 0]
     rounding = ROUNDING * np.finfo(float).eps / tolerance * by_joints
+    size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2 + rounding * rounding), axis=-1)
 
-    def part(x: Array) -> Array:
-        """Accelerations of the rows by those asked for and had without constraints, all at unit diagonal."""
-        size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2 + rounding * rounding), axis=(-2, -1))
-        return np.asarray(np.sqrt(np.sum(scale * x * x, axis=(-2, -1)) / (size + SMALLEST)))
-
-    b = [np.broadcast_to(numbers(x), (*batch, m, 1)) for x in missed(point, motion)]
-    added, converged = np.zeros((*batch, m, 1)), np.zeros(batch, dtype=bool)
-    iterations = np.full(batch, min(most, ITERATIONS))
-    for k in range(1, min(most, ITERATIONS) + 1):
-        chosen = ~converged
-        added = np.where(chosen[..., None, None], numbers(shift(b, k)), added)
-        if k > 1:
-            converged |= part(b[k - 1] - b[2 * k - 2]) <= tolerance
-        iterations[chosen] = k
-    solution = point.without_idle(point.solve(numbers(added)))
-    remains = asked - G @ numbers(solution.forces)
-    report = Iterated(np.asarray(iterations), np.array(np.linalg.norm(remains[..., 0], axis=-1)), converged)
-    return solution, report
+    most, n = min(most, ITERATIONS), len(b)
+    converged, iterations = np.zeros(n, dtype=bool), np.full(n, most)
+    for k in range(1, most + 1):
+        iterations[~converged] = k
+        if k > 1:  # accelerations of the rows by those asked for and had without constraints, all at unit diagonal
+            x = b[:, k - 1] - b[:, 2 * k - 2]
+            converged |= np.sqrt(np.sum(scale * x * x, axis=-1) / (size + SMALLEST)) <= tolerance
+    return Iterated(iterations, np.zeros(n), converged)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.rank import DependentRows, at_unit_diagonal, diagonal_of, mobility_bound
-from delassus.algorithms.articulated import Articulated
+from delassus.accuracy.rank import DependentRows, at_unit_diagonal, diagonal_of
 from delassus.algorithms.osim.least_squares import UNMOVED
-from delassus.algorithms.osim.product import delassus_product
-from delassus.algorithms.osim.pv import merge, rows_of
-from delassus.algorithms.osim.pv_fast import Branches, FastFactor, branches
-from delassus.algorithms.problem import Problem
 from delassus.errors import ConfigurationError, shown
-from delassus.frozen import Explained, cached_property
+from delassus.frozen import Explained
 from delassus.model.check import common_batch, real_array
-from delassus.spatial.numpy_ops import numbers
 from delassus.spatial.rotations import Array
 
 MISSED = 1e-9
@@ -45,60 +39,33 @@ class DelassusOperator:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        batch: tuple[int, ...],
-        damping: ArrayLike | None,
-        run: Callable[..., Mapping[str, Array]],
-        is_compiled: bool,
+        self, batch: tuple[int, ...], n_rows: int, damping: ArrayLike | None, run: Callable[..., list[Array]]
     ) -> None:
-        """``run``: outputs of a quantity by its name and arguments, in machine code where it ``is_compiled``."""
-        self._problem, self._batch, self._run, self._is_compiled = problem, batch, run, is_compiled
-        m = problem.n_rows
-        self.shape = (*batch, m, m)
+        """``run``: results of a quantity by its name and arguments, of what factorises last whether it is certain."""
+        self._batch, self._run = batch, run
+        self.shape = (*batch, n_rows, n_rows)
         self._damping = None if damping is None else self._check_damping(damping)
-        if is_compiled:
-            return
-        self._body = Articulated(problem)
-        self._parts: Branches = branches(problem)
         if damping is None:
             self._factorise()
+        else:
+            self.factorisation: NDArray[np.object_] = np.full(batch, Factorisation.DAMPED, dtype=object)
 
     def _factorise(self) -> None:
-        problem, batch, m = self._problem, self._batch, self.shape[-1]
-        how = np.full(batch, Factorisation.BRANCHES, dtype=object)
-        typical = mobility_bound(problem, self._body)
-        least = UNMOVED * typical
-        covered = {c for s in self._parts.stacks for c in s.constraints}
-        self._regular = np.full(batch, len(covered) == len(problem.constraints))  # others are moved by nothing
-        for stack in self._parts.stacks:
-            rows = [r for c in stack.constraints for r in range(m)[problem.rows[c]]]
-            self._regular &= at_unit_diagonal(numbers(stack.L), least[..., rows])[1] == len(rows)
-        with np.errstate(divide="ignore", invalid="ignore"):  # at singular states, whose numbers `solve` leaves out
-            self._fast = FastFactor(problem, self._parts) if self._regular.any() else None
-        self._inverse: Array | None = None
-        if not self._regular.all():
-            G = self.dense()
-            scaled, rank = at_unit_diagonal(G, least)
-            singular = rank < m
-            how[~self._regular] = Factorisation.DENSE
-            how[~self._regular & singular] = Factorisation.SINGULAR
-            dependent = DependentRows(G, typical)
-            half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
-            self._inverse = dependent.without_null(half)
-            scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
-            self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
-        self.factorisation = how
-
-    @cached_property
-    def factorisation(self) -> NDArray[np.object_]:
-        """How `solve` works at each state (...)."""
-        if self._damping is not None:
-            return np.full(self._batch, Factorisation.DAMPED, dtype=object)
-        rank = self._run("delassus_solution", x=np.zeros(self.shape[-1]))["rank"]
-        how: NDArray[np.object_] = np.full(self._batch, Factorisation.DENSE, dtype=object)
-        how[rank < self.shape[-1]] = Factorisation.SINGULAR
-        return how
+        m = self.shape[-1]
+        self.factorisation = np.full(self._batch, Factorisation.BRANCHES, dtype=object)
+        _, is_certain = self._run("branch_solution", x=np.zeros(m))
+        self._rest, self._inverse = ~is_certain, np.zeros((0, m, m))
+        if not self._rest.any():
+            return
+        G, typical = (x[self._rest] for x in self._run("judged_rows"))
+        scaled, rank = at_unit_diagonal(G, UNMOVED * typical)
+        singular = rank < m
+        self.factorisation[self._rest] = np.where(singular, Factorisation.SINGULAR, Factorisation.DENSE)
+        dependent = DependentRows(G, typical)
+        half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
+        self._inverse = dependent.without_null(half)
+        scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
+        self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
 
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"
@@ -131,10 +98,7 @@ class DelassusOperator:
         Raises `ConfigurationError` unless ``x`` (..., m) are finite numbers (N, N·m) whose leading axes fit ``q``.
         """
         column = self._check(x)[..., None]
-        if self._is_compiled:
-            result = self._run("delassus_product", x=column[..., 0])["y"]
-        else:
-            result = numbers(delassus_product(self._problem, self._body, numbers(column)))[..., 0]
+        (result,) = self._run("delassus_product", x=column[..., 0])
         if self._damping is not None:
             result = result + self._damping * column[..., 0]
         shape = np.broadcast_shapes(result.shape, column.shape[:-1], self.shape[:-1])
@@ -150,7 +114,7 @@ class DelassusOperator:
         """
         array = self._check(x)
         if self._damping is not None:
-            y = self._run("damped_solution", x=array, d=self._damping)["y"]
+            (y,) = self._run("damped_solution", x=array, d=self._damping)
             missing = np.max(np.abs(self.apply(y) - array), axis=-1, initial=0.0)
             is_missed = ~(missing <= MISSED * np.max(np.abs(array), axis=-1, initial=0.0))
             if np.any(is_missed):
@@ -158,34 +122,17 @@ class DelassusOperator:
                 G, right = (np.broadcast_to(a, (*y.shape, a.shape[-1]))[is_missed] for a in (G, right))
                 y[is_missed] = np.linalg.solve(G, right)[..., 0]
             return y
-        if self._is_compiled:
-            return self._run("delassus_solution", x=array)["y"]
-        y = np.zeros(np.broadcast_shapes(array.shape, (*self._batch, array.shape[-1])))
-        if self._fast is not None:
-            rows = self._problem.rows
-            stacks = self._parts.stacks
-            parts = [np.concatenate([array[..., rows[c]] for c in s.constraints], axis=-1) for s in stacks]
-            with np.errstate(invalid="ignore"):
-                solved = self._fast.solve(self._problem.ops, [numbers(part[..., None]) for part in parts])
-            for stack, part in zip(stacks, solved, strict=True):
-                for c, at in rows_of(self._problem, stack.constraints).items():
-                    y[..., rows[c]] = numbers(part)[..., at, 0]
-        if self._inverse is not None:
-            slow = (self._inverse @ array[..., None])[..., 0]
-            y = np.where(self._regular[..., None], y, slow)
+        y, _ = self._run("branch_solution", x=array)
+        if self._rest.any():
+            where = np.broadcast_to(self._rest, y.shape[:-1])
+            inverse = np.zeros((*self._batch, *self._inverse.shape[-2:]))
+            inverse[self._rest] = self._inverse
+            y[where] = np.broadcast_to((inverse @ array[..., None])[..., 0], y.shape)[where]
         return y
 
     def dense(self) -> Array:
         """``G`` (..., m, m), formed; of a damped operator ``G + D``."""
-        G = self._run("delassus")["G"] if self._is_compiled else self._merged()
+        (G,) = self._run("delassus")
         if self._damping is not None:
             G = G + self._damping[..., None] * np.eye(self.shape[-1])
         return np.array(np.broadcast_to(G, self.shape))
-
-    def _merged(self) -> Array:
-        ops = self._problem.ops
-        whole = merge(self._problem, self._parts.stacks, range(len(self._problem.constraints)))
-        G = whole.L
-        if self._parts.H is not None:
-            G = G + ops.factor(self._parts.H).quadratic(whole.K)
-        return np.asarray(numbers(0.5 * (numbers(G) + numbers(ops.transpose(G)))))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.osim.least_squares import UNMOVED
-from delassus.algorithms.osim.least_squares import mobility_bound as of_rows
-from delassus.algorithms.problem import Problem
-from delassus.spatial.numpy_ops import numbers
-from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
 REGULAR_CONDITION = 1e-10
@@ -21,10 +18,23 @@ NEGLIGIBLE = 1e-5
 (1e-16) over the smallest eigenvalue that counts (`REGULAR_CONDITION`), with room."""
 
 
-def mobility_bound(problem: Problem, body: Articulated) -> Array:
-    """Size (..., m) that the diagonal of ``G`` has where no row is badly placed."""
-    bounds = np.broadcast_arrays(*map(numbers, of_rows(problem, body)))
-    return np.stack(bounds, axis=-1) if bounds else np.zeros(0)
+def by_mass(M: Array, J: Array, force: Array) -> tuple[Array, Array, Array]:
+    """``M⁻¹ Jᵀ`` (..., nv, m), ``M⁻¹ force`` (..., nv) and ``J M⁻¹ Jᵀ`` (..., m, m), by Cholesky's factor of ``M``.
+
+    They are NaN at states where ``M`` is not positive definite.
+    """
+    try:
+        C = np.linalg.cholesky(M)
+    except np.linalg.LinAlgError:
+        C = np.full(M.shape, np.nan)
+        for at in np.ndindex(M.shape[:-2]):
+            with suppress(np.linalg.LinAlgError):
+                C[at] = np.linalg.cholesky(M[at])
+    both = np.concatenate([np.swapaxes(J, -1, -2), force[..., None]], axis=-1)
+    half = np.linalg.solve(C, both)
+    Y = half[..., :-1]
+    solved = np.linalg.solve(np.swapaxes(C, -1, -2), half)
+    return solved[..., :-1], solved[..., -1], np.swapaxes(Y, -1, -2) @ Y
 
 
 def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
@@ -85,13 +95,11 @@ def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]
     return out
 
 
-def least_squares(problem: Problem, G: Matrix, x: Matrix, batch: tuple[int, ...]) -> tuple[Array, NDArray[np.int_]]:
-    """Least-squares solution of least norm (*batch, m, 1) of ``G y = x``, and the rank of ``G``."""
-    typical = mobility_bound(problem, Articulated(problem))
-    whole = np.broadcast_to(numbers(G), (*batch, problem.n_rows, problem.n_rows))
-    rows = DependentRows(whole, typical)
-    y = rows.without_null(rows.inverse @ rows.without_null(np.broadcast_to(numbers(x), (*batch, problem.n_rows, 1))))
-    return y, at_unit_diagonal(whole, UNMOVED * typical)[1]
+def least_squares(G: Array, typical: Array, x: Array) -> tuple[Array, NDArray[np.int_]]:
+    """Least-squares solution of least norm (k, m) of ``G y = x``, and the rank (k) of ``G`` (k, m, m)."""
+    rows = DependentRows(G, typical)
+    y = rows.without_null(rows.inverse @ rows.without_null(x[..., None]))
+    return np.asarray(y[..., 0]), at_unit_diagonal(G, UNMOVED * typical)[1]
 
 
 class DependentRows:

@@ -23,15 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.iterate import Iterated
-from delassus.accuracy.rank import DependentRows, independence, mass_condition, mobility_bound
-from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
-from delassus.algorithms.dynamics.kkt import SaddlePoint
-from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.accuracy.rank import DependentRows, by_mass, independence, mass_condition
 from delassus.errors import warn
-from delassus.frozen import Explained, Frozen
-from delassus.spatial.numpy_ops import numbers
-from delassus.spatial.ops import Matrix
+from delassus.frozen import Explained, Frozen, cached_property
 from delassus.spatial.rotations import Array
 
 EPSILON = float(np.finfo(float).eps)
@@ -94,18 +88,21 @@ def warn_of(whose: str, counts: Mapping[Any, int], total: int, advice: str, what
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dependent:
-    """States ``where`` (...) hard rows are dependent: the inverse (..., m, m) there, and what else derivatives need.
+    """What derivatives need of rows at states ``where`` (...) hard ones are dependent; zero elsewhere.
 
-    The latter is zero elsewhere, and ``missed`` where all rows hold.
+    Attributes
+    ----------
+    inverse : (..., m, m) array
+        What takes accelerations along rows to forces of least norm.
+    hard, idle, missed : (..., m, m), (..., m, m) and (..., m) arrays
+        As of `Dependence`; ``missed`` is zero where all rows hold.
     """
 
     where: NDArray[np.bool_]
     inverse: Array
-    dependence: Dependence
-
-    def beside(self, inverse: Matrix) -> tuple[Matrix, Dependence]:
-        """Inverse of each state, from that of the others; and what goes with it."""
-        return numbers(np.where(self.where[..., None, None], self.inverse, numbers(inverse))), self.dependence
+    hard: Array
+    idle: Array
+    missed: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +123,6 @@ class Resolved(Frozen):
     dependent: Dependent | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class System:
     """What constrained motion solves, at the states of a batch (*batch): ``M q̈ − Jᵀ f = force``, ``J q̈ + R f = γ``.
 
@@ -138,7 +134,7 @@ class System:
     force, free, gamma, compliance : (..., nv), (..., nv), (..., m) and (..., m) arrays
         ``force``, ``M⁻¹ force``, ``γ`` and the diagonal of ``R``.
     G, relaxed : (..., m, m) arrays
-        ``J M⁻¹ Jᵀ + R``; the same with a diagonal in place of rows that are off.
+        ``J M⁻¹ Jᵀ + R``; the same with ``slack`` (..., m) on the diagonal in place of rows that are off.
     typical : (..., m) array
         The `mobility_bound` of rows.
     sizes, softness : list of int and of bool
@@ -147,19 +143,37 @@ class System:
         1 where a constraint acts; None of one that always does.
     """
 
-    M: Array
-    J: Array
-    caused: Array
-    force: Array
-    free: Array
-    gamma: Array
-    compliance: Array
-    G: Array
-    relaxed: Array
-    typical: Array
-    sizes: list[int]
-    softness: list[bool]
-    flags: list[Array | None]
+    def __init__(
+        self, M: Array, J: Array, force: Array, gamma: Array, compliance: Array, slack: Array, typical: Array,
+        *, sizes: list[int], softness: Sequence[bool], flags: list[Array | None],
+    ) -> None:  # fmt: skip
+        self.M, self.J, self.force, self.gamma, self.compliance = M, J, force, gamma, compliance
+        self._slack, self.typical = slack, typical
+        self.sizes, self.softness, self.flags = sizes, softness, flags
+
+    @cached_property
+    def _solved(self) -> tuple[Array, Array, Array]:
+        return by_mass(self.M, self.J, self.force)
+
+    @property
+    def caused(self) -> Array:
+        """``M⁻¹ Jᵀ``."""
+        return self._solved[0]
+
+    @property
+    def free(self) -> Array:
+        """``M⁻¹ force``."""
+        return self._solved[1]
+
+    @cached_property
+    def G(self) -> Array:
+        """``J M⁻¹ Jᵀ + R``."""
+        return np.asarray(self._solved[2] + self.compliance[..., None] * np.eye(self.compliance.shape[-1]))
+
+    @property
+    def relaxed(self) -> Array:
+        """``G`` with a diagonal in place of rows that are off."""
+        return np.asarray(self.G + self._slack[..., None] * np.eye(self._slack.shape[-1]))
 
     @property
     def deficit(self) -> Array:
@@ -241,32 +255,10 @@ def resolve(
     return Resolved(qdd, forces, status, rank, redundant, error, iterated, dependent)
 
 
-def system_of(motion: DynamicsProblem, batch: tuple[int, ...]) -> System:
-    """That of a problem on NumPy."""
-    ops, problem, saddle = motion.ops, motion.problem, SaddlePoint(motion)
-    m, nv = problem.n_rows, motion.tree.nv
-
-    def whole(a: Any, *shape: int) -> Array:
-        return np.broadcast_to(np.asarray(numbers(a)).reshape(*np.shape(a)[:-2], *shape), (*batch, *shape))
-
-    compliance = ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
-    diagonal = np.diagonal(whole(compliance, m, m), axis1=-2, axis2=-1)
-    typical = np.broadcast_to(mobility_bound(problem, Articulated(problem)), (*batch, m))
-    found = [problem.flag(c) for c in range(len(problem.constraints))]
-    flags = [None if x is None else np.broadcast_to(numbers(x), batch) for x in found]
-    caused = whole(saddle.solve_mass_matrix(ops.transpose(saddle.J)), nv, m)
-    return System(
-        whole(saddle.M, nv, nv), whole(saddle.J, m, nv), caused, whole(saddle.force, nv), whole(saddle.free, nv),
-        whole(saddle.gamma, m), diagonal, whole(saddle.G, m, m), whole(problem.relaxed(saddle.G), m, m), typical,
-        [c.size for c in problem.constraints], motion.softness, flags,
-    )  # fmt: skip
-
-
-def contradict(motion: DynamicsProblem, batch: tuple[int, ...]) -> NDArray[np.bool_]:
-    """States (...) at which no accelerations are what all rows ask for."""
-    system = system_of(motion, batch)
+def contradict(system: System, batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """States (*batch) at which no accelerations are what all rows ask for."""
     rank, _ = independence(system.among_hard_rows, system.typical, batch)
-    dependent = np.asarray(rank < motion.problem.n_rows)
+    dependent = np.asarray(rank < system.gamma.shape[-1])
     return dependent & ~_least_squares(system, dependent)[2] if dependent.any() else dependent
 
 
@@ -323,7 +315,6 @@ def _least_squares(
         hard = np.where(is_hard[:, None] & is_hard, least, 0.0)
     idle, each = rows.null @ np.swapaxes(rows.null, -1, -2), where[..., None, None]
     missed = np.where(held[..., None, None], 0.0, idle @ left)
-    hard, idle, missed = (numbers(np.where(each, x, 0.0)) for x in (hard, idle, missed))
-    dependence = Dependence(hard, idle, None if held[where].all() else missed)
-    dependent = Dependent(where, rows.of_least_norm, dependence)
+    inverse, hard, idle, missed = (np.where(each, x, 0.0) for x in (rows.of_least_norm, hard, idle, missed))
+    dependent = Dependent(where, inverse, hard, idle, missed[..., 0])
     return f[..., 0], qdd[..., 0], held, left[..., 0], dependent

@@ -22,7 +22,7 @@ PASSES, STRICTER = 2000, 0.1
 """Most iterations for a state, and the part of the tolerance that they are held to."""
 
 
-def exact_impulses(problem: StepProblem, start: Sequence[Any], times: int, tolerance: float) -> list[Any]:
+def exact_impulses(problem: StepProblem, tolerance: float) -> list[Any]:
     """Impulses (one array a row) of the states of a batch, by `nsgs`."""
     bounds: list[Any] = [x for y in problem.joints for x in (*y.bounds, y.friction) if x is not None]
     given = [x for y in problem.points for x in (y.friction, y.floor) if x is not None]

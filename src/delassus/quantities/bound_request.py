@@ -1,4 +1,4 @@
-"""A request bound to a backend and to values of its arguments: what quantities and algorithms start from."""
+"""A request bound to the symbols of a trace: what quantities and algorithms start from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from delassus.accuracy.policy import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
-from delassus.accuracy.status import Dependent
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.contact.problem import Solver
 from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
 from delassus.algorithms.dynamics.actuation import (
@@ -68,7 +68,7 @@ WORST_COLUMN = 3.0
 
 
 class BoundRequest:
-    """A request on any backend; what is different on NumPy is in `delassus.quantities.evaluate`.
+    """A request on a backend, that of a trace or of numbers with rates.
 
     ``values`` of arguments are by name: rows are matrices, all others vectors that the backend's ``entry`` reads.
     """
@@ -78,7 +78,7 @@ class BoundRequest:
         self.tree, self.constraints = request.tree, request.constraints
         self.order: EliminationOrder | None = None  # of links; None: as they are numbered
         self.is_within: Scalar | None = None  # 1 where what iterates has come within its tolerance, else 0
-        self.dependent: Dependent | None = None  # states at which the last system's rows are dependent
+        self.solver: Solver | None = None  # of contact steps; None: that of the request
         self.errors: list[Scalar] = []  # estimates of the relative error of each solution of dynamics
 
     def results(self) -> dict[str, Matrix]:
@@ -265,10 +265,7 @@ class BoundRequest:
 
     def solve(self, motion: DynamicsProblem) -> Solution:
         """Forward dynamics by the request's method, its error estimated."""
-        self.ops.new_questions()
-        found = self._solved(motion)
-        self.ops.new_questions()
-        return found
+        return self._solved(motion)
 
     def _solved(self, motion: DynamicsProblem) -> Solution:
         self.ops.new_system()
@@ -283,22 +280,21 @@ class BoundRequest:
         return self.with_error(motion, found)
 
     def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
-        """The solution by a method, the request's if None, with error; on NumPy resolved where rows are dependent."""
+        """The solution by a method, the request's if None; its error is estimated where errors are asked for."""
         if self.request.error_dtype:
             self.errors.append(self.error_of(motion, solution, method))
         return solution
 
     @property
     def has_dependent_rows(self) -> bool:
-        """Whether programs are to take hard rows as dependent; on NumPy that is found state by state."""
+        """Whether hard rows are dependent at almost all states."""
         return self.request.has_dependent_rows
 
     def resolve(
         self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
     ) -> tuple[Solution, Matrix, Dependence | None]:
-        """What `Resolve` says of a solution by `ltl`; programs leave it as it is."""
-        solution = self.with_error(motion, solution)
-        return solution, *((inverse, None) if self.dependent is None else self.dependent.beside(inverse))
+        """What `Resolve` says of a solution by `ltl`: it stays as it is."""
+        return self.with_error(motion, solution), inverse, None
 
     def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
         """Estimate errors of derivatives of the last solution, by those along some directions, which are solutions."""

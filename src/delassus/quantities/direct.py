@@ -1,9 +1,7 @@
-"""Direct calls: what users hand over, checked, and what runs it.
+"""Direct calls: what users hand over, checked, and the program that the evaluator runs, kept for the next call.
 
-An evaluator runs the program of what is asked for, which is kept for the next call (`DirectCall`). Derivatives of
-dynamics, sensors, controllers, "proximal" and the mass matrix's factors of long chains are still on NumPy
-(`DirectRequest`): batches of few states; machine code runs those of `COMPILED_FROM` states and more. Machine code runs
-all arrays of other libraries.
+States that a program does not solve, and rows that depend on one another, are dealt with on arrays that programs return
+(`SolvedCall`). Machine code runs all arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -13,16 +11,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from math import prod
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.policy import ERROR_BOUND
-from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of
-from delassus.algorithms.dynamics import ITERATIVE
+from delassus.accuracy.iterate import TOLERANCE, Iterated, iterations_of
+from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
+from delassus.accuracy.rank import by_mass, least_squares, mass_condition
+from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of, worst
+from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
+from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -31,18 +31,19 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
-from delassus.quantities.estimate import for_numpy, is_long
+from delassus.quantities.estimate import for_direct_calls, is_long
 from delassus.quantities.evaluate import (
-    IMPACT,
     JUDGED_ROWS,
-    SADDLE,
-    NumpyRequest,
+    MASS_AND_ROWS,
+    Stage,
     accurate,
+    number_of_systems,
     require_independent,
+    stage,
     warn_of_errors,
 )
 from delassus.quantities.keywords import Constraints
-from delassus.quantities.quantity import Quantity
+from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.rotations import Array
 
@@ -52,62 +53,6 @@ T = TypeVar("T")
 KERNELS: list[Callable[..., Any]] = []
 """What compiles requests, in numbers of that type and for that reason, and what makes kernels of requests that the
 evaluator runs; the package says them when it is imported."""
-
-
-COMPILED_FROM = 20_000
-"""States of a batch from which machine code runs it.
-
-As many take NumPy as long as compiling takes: 5 to 10 ns for an operation of a state against 50 to 100 µs for an
-operation of the program, whatever robot and quantity are; see ``delassus bench direct``.
-"""
-
-
-class DirectRequest(NumpyRequest):
-    """A request and a batch of states, large ones of which machine code runs, but for the states that it flags."""
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether machine code runs it; iterations that are watched, and what has a rank, are on NumPy."""
-        return prod(self.batch) >= COMPILED_FROM and self.request.knows_rank
-
-    def run(self) -> dict[str, Array]:
-        """Outputs by name, as `NumpyRequest.run`; a warning for each status that says that states are not solved."""
-        found = self._run()
-        if self.request.has_status:
-            what = f'compile(tree, constraints, "{self.request.quantity.name}")'
-            self.warn_of_status(self.status, f"{what} says which with return_status=True.")
-        return found
-
-    def _run(self) -> dict[str, Array]:
-        if not self.is_compiled:
-            return super().run()
-        make, arrays = KERNELS[0], dict[str, Array]()
-        asked = self.request if self.request.solves else replace(self.request, error_dtype="")
-        kernel = make(asked, "float64", ", for large batches")
-        for a in self.request.arguments:
-            x = self.values[a.name] if a.shape else self.values[a.name][..., 0]
-            arrays[a.name] = np.ascontiguousarray(np.broadcast_to(x, (*self.batch, *a.shape)))
-        results = kernel.empty_results(self.batch)
-        results = results if isinstance(results, tuple) else (results,)
-        rcond = kernel.compute([*arrays.values()], results, self.batch, None)
-        with np.errstate(divide="ignore"):
-            error = np.finfo(float).eps / np.maximum(rcond[0], 0.0) if rcond else np.zeros(self.batch)
-        flagged = ~(error <= self.error_bound)
-        some = {name: x[flagged] for name, x in arrays.items()}
-        rest = None
-        if flagged.any():
-            rest = NumpyRequest(self.request, some, (int(np.count_nonzero(flagged)),))
-            rest.error_bound = self.error_bound
-            for result, x in zip(results, rest.run().values(), strict=True):
-                result[flagged] = x
-        if self.request.has_status:
-            last = None if rest is None else replace(rest.resolved[-1], status=rest.status)
-            self.resolved.append(_all_resolved(self, results, error, flagged, last))
-        return dict(zip((o.name for o in self.request.outputs), results, strict=True))
-
-    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
-        return make(self, self._run())
 
 
 def _all_resolved(
@@ -122,14 +67,10 @@ def _all_resolved(
     if last is not None:
         status[flagged] = last.status
         rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
-    return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error)
-
-
-def evaluated(asked: Request, call: DirectCall, where: NDArray[np.bool_]) -> Any:
-    """Results of a request of the robot and rows of a call at some of its states, (k, *shape), and error estimates."""
-    kept = _kept(asked)
-    some = {a.name: np.broadcast_to(call.values[a.name], (*call.batch, *a.shape))[where] for a in kept.arguments}
-    return DirectCall(kept, some, (int(np.count_nonzero(where)),)).computed()
+    iterated = None if last is None else last.iterated
+    if iterated is not None:  # of all states
+        iterated = Iterated(*(np.reshape(getattr(iterated, f.name), call.batch) for f in fields(iterated)))
+    return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error, iterated)
 
 
 class CompiledRequest:
@@ -139,7 +80,7 @@ class CompiledRequest:
         self.request, self._values = asked, values
 
     def run(self) -> dict[str, Any]:
-        """Outputs by name, as `NumpyRequest.run`."""
+        """Outputs by name."""
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
         make = KERNELS[0]
         dtype = "float32" if dtypes == {"float32"} else "float64"
@@ -187,15 +128,12 @@ def bind(
         if not any(map(library_of, map(type, named.values()))):
             return kept.call(*checked_values(tree, kept.arguments, named, kept.values))
     asked, values = _asked(tree, constraints, quantity, method, derivative, given)
-    asked = for_numpy(asked) if quantity.has_status else asked
+    asked = for_direct_calls(asked) if quantity.has_status else asked
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):
         compiled: Any = CompiledRequest(asked, {**states, **values})
         return compiled  # type: ignore[no-any-return]
-    if not is_evaluated(asked):
-        on_numpy: Any = DirectRequest(asked, *checked_values(tree, asked.arguments, {**states, **values}))
-        return on_numpy  # type: ignore[no-any-return]
     arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
     if key is None:
         return _kept(asked).call(arrays, batch)
@@ -233,17 +171,7 @@ def _asked(
 
 
 FACTORISED = frozenset({"dense", "ltl-osim", "kkt", "ltl", "ltl-soft"})
-"""Methods that factorise the mass matrix: programs of those of long chains take up to minutes to make."""
-
-
-def is_evaluated(asked: Request) -> bool:
-    """Whether the evaluator runs it; `DirectRequest` says what is on NumPy."""
-    quantity = asked.quantity
-    if asked.method in FACTORISED and is_long(asked):
-        return False
-    if quantity.has_status:
-        return quantity.name in ("dynamics", "impulse") and asked.method not in ITERATIVE
-    return not quantity.judges_rows and asked.options.tasks is None and "sweeps" not in quantity.options
+"""Methods that factorise the mass matrix: of long chains arrays are factorised, not those of a program."""
 
 
 class Kept:
@@ -253,7 +181,9 @@ class Kept:
         "arguments",
         "control",
         "entry",
+        "is_dense",
         "is_dependent",
+        "is_staged",
         "kernel",
         "outputs",
         "quantity",
@@ -269,10 +199,14 @@ class Kept:
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
-        self.kernel = KERNELS[1](replace(asked, error_dtype="float64" if quantity.has_status else ""))
+        is_whole = not isinstance(quantity.run, Stage)
+        self.is_dependent = is_whole and quantity.has_status and not asked.knows_rank  # rows at almost all states
+        self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
+        self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
+        program = system_request(asked) if self.is_staged else asked
+        self.kernel = KERNELS[1](replace(program, error_dtype="float64") if quantity.has_status else program)
         self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
         self.used = 0
-        self.is_dependent = quantity.has_status and not asked.knows_rank  # rows at almost all states
 
     def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
         """A call at these values of arguments."""
@@ -357,10 +291,12 @@ class DirectCall:
 
     def run(self) -> dict[str, Array]:
         """Outputs by name, each (*batch, *shape)."""
-        found = self.kept.entry(*self.values.values())
+        found = NotImplemented if self.kept.is_dense else self.kept.entry(*self.values.values())
         if found is NotImplemented:  # its first call, one of several axes, or large errors
             found, error = self.computed()
-            if self.request.quantity.methods:
+            if self.request.quantity.judges_rows:
+                self._solve_by_least_squares(found, error)
+            elif self.request.quantity.methods:
                 self._judge(error)
         names = self.kept.outputs
         return {names[0]: found} if len(names) == 1 else dict(zip(names, found, strict=True))
@@ -370,19 +306,51 @@ class DirectCall:
         kernel, batch, arrays = self.kept.kernel, self.batch, []
         for a, x in zip(self.kept.arguments, self.values.values(), strict=True):
             arrays.append(np.ascontiguousarray(np.broadcast_to(x, (*batch, *a.shape))))
+        if self.kept.is_dense:
+            return self._of_factors(arrays)
         found = [np.empty((*batch, *shape)) for shape in self.kept.shapes]
         rcond = kernel.compute(arrays, found, batch, None)
         with np.errstate(divide="ignore"):
             error = EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
         return found[0] if len(found) == 1 else found, error
 
-    def warn_of_states(self, found: Mapping[str, Array], known: NDArray[np.bool_]) -> None:
-        """Say how many states of outputs have large errors or overflowed; those that are ``known`` aside."""
+    def _of_factors(self, arrays: Sequence[Array]) -> tuple[Array, Array]:
+        """Delassus matrix, or what is made of it, by the factor of the mass matrix of a long chain, and its errors."""
+        kernel, batch = self.kept.kernel, self.batch
+        found = [np.empty((*batch, *r.shape)) for r in kernel.results]
+        kernel.compute(arrays, found, batch, None)
+        M, J = found[:2]
+        with np.errstate(all="ignore"):
+            caused, _, G = by_mass(M, J, found[2])
+            error = EPSILON * mass_condition(M)
+            if self.request.quantity.needs_independent:
+                error = error * mass_condition(G)
+                G = np.linalg.inv(np.where(np.isfinite(error)[..., None, None], G, np.eye(G.shape[-1])))
+        return (caused @ G if self.request.quantity.name == "consistent_inverse" else G), error
+
+    def warn_of_states(
+        self,
+        found: Mapping[str, Array],
+        known: NDArray[np.bool_] | bool = False,
+        conflicting: NDArray[np.bool_] | bool = False,
+    ) -> None:
+        """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
         _, error = self.computed()
         warn_of_errors(self.request, np.where(known, 0.0, error), ERROR_BOUND["float64"])
-        failed = int(np.count_nonzero(~are_finite([*found.values()], self.batch) & ~known))
+        failed = ~are_finite([*found.values()], self.batch) & ~np.asarray(known)
+        counts = {DynamicsStatus.FAILED: failed, DynamicsStatus.CONFLICTING: conflicting & ~failed}
+        numbers = {status: int(np.count_nonzero(x)) for status, x in counts.items()}
         whose = f"{self.request.quantity.name} of {self.request.tree.name!r}"
-        warn_of(whose, {DynamicsStatus.FAILED: failed}, error.size, "Its arrays say which.")
+        warn_of(whose, numbers, error.size, "Its arrays say which.")
+
+    def _solve_by_least_squares(self, found: Sequence[Array], error: Array) -> None:
+        """Put solutions (*batch, m) and ranks (*batch) in the places of those of which the program is not certain."""
+        flagged = ~(error <= ERROR_BOUND["float64"])
+        if flagged.any():
+            (G, typical), _ = evaluated(replace(self.request, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
+            x = np.broadcast_to(self.values["x"], found[0].shape)[flagged]
+            with np.errstate(all="ignore"):
+                found[0][flagged], found[1][flagged] = least_squares(G, typical, x)
 
     def _judge(self, error: Array) -> None:
         """Warn of states whose estimated error (*batch) is large; refuse dependent rows of what needs others."""
@@ -403,11 +371,12 @@ class DirectCall:
 class SolvedCall(DirectCall):
     """A direct call whose states have a status; those that its program does not solve are solved in other ways."""
 
-    __slots__ = ("error_bound", "resolved")
+    __slots__ = ("error_bound", "max_iterations", "resolved", "tolerance")
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
         super().__init__(kept, values, batch)
         self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
+        self.tolerance, self.max_iterations = TOLERANCE, ITERATIONS
 
     def __reduce__(self) -> tuple[Any, ...]:
         return solved_call, (self.request, self.values, self.batch)
@@ -415,75 +384,186 @@ class SolvedCall(DirectCall):
     def run(self) -> dict[str, Array]:
         """Outputs by name; a warning for each status that says that states are not solved."""
         found = self.solved()
-        asked, status = self.request, self.resolved[-1].status
+        asked, status = self.request, self.status
         advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
         warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
         return found
 
     def solved(self) -> dict[str, Array]:
         """Outputs by name."""
-        (first, forces), error = self.computed()
-        flagged, rest = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
+        if self.kept.is_staged:
+            results = [np.full((*self.batch, *shape), np.nan) for shape in self.kept.shapes]
+            error = np.full(self.batch, np.inf)
+        else:
+            results, error = self.computed()
+        found = results if isinstance(results, list) else [results]
+        flagged, last = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
         if flagged.any():
             with np.errstate(all="ignore"):
-                rest = self._rest(flagged, first, forces, error)
-            first[flagged], forces[flagged] = rest.qdd + self._start(flagged), rest.forces
-        self.resolved.append(_all_resolved(self, (first, forces), error, flagged, rest))
-        return dict(zip(self.kept.outputs, (first, forces), strict=True))
+                outputs, last = self._rest(flagged, [x[flagged] for x in found], error[flagged])
+            for x, y in zip(found, outputs, strict=True):
+                x[flagged] = y
+        self.resolved.append(_all_resolved(self, found, error, flagged, last))
+        return dict(zip(self.kept.outputs, found, strict=True))
 
     @property
     def status(self) -> NDArray[np.object_]:
         """Of each state (*batch), once it is solved."""
         return self.resolved[-1].status
 
-    def _start(self, where: NDArray[np.bool_]) -> Array | float:
-        """What the first result of states is more than a change: velocities before an impact."""
-        if not self._is_impact:
-            return 0.0
-        return np.asarray(np.broadcast_to(self.values["v"], (*self.batch, self.request.tree.nv))[where])
+    def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
+        """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""
+        asked, n = self.request, int(np.count_nonzero(where))
+        at = States(asked, {name: x[where] for name, x in whole(self).items()}, (n,))
+        outputs, every = asked.outputs, list[Resolved]()
+        differentiates = any(o.is_derivative for o in outputs)
+        for k in range(number_of_systems(asked)):
+            solver, system = _Solver(at, k, self.error_bound), system_at(at, k)
+            if self.kept.is_dense:
+                qdd, forces, wrong = _by_factors(system, at, k)
+            elif asked.quantity.name in ("dynamics", "impulse"):
+                change = found[0] - at.values["v"] if asked.quantity.name == "impulse" else found[0]
+                qdd, forces, wrong = np.array(change), np.array(found[1]), np.array(error)
+            elif asked.has_dependent_rows:  # what programs solve does not count
+                m = sum(system.sizes)
+                qdd, forces, wrong = np.full((n, asked.tree.nv), np.nan), np.full((n, m), np.nan), np.full(n, np.inf)
+            else:
+                (qdd, forces), wrong = evaluated(stage(asked, k, "solution"), at)
+            iterated = self._iterated(system, at, k, qdd, forces)
+            every.append(resolve(system, qdd, forces, wrong, solver, iterated))
+            at.values[SOLUTIONS[k]] = np.concatenate([every[k].qdd, every[k].forces], axis=-1)
+            if differentiates:
+                at.values[DEPENDENCES[k]] = _dependence(every[k], n)
+        if asked.quantity.name == "dynamics":
+            return (every[0].qdd, every[0].forces), every[0]
+        results, wrong = evaluated(stage(asked, len(every)), at)
+        results = results if isinstance(results, list) else [results]
+        status = worst([x.status for x in every]) if every else np.full(n, DynamicsStatus.SOLVED, dtype=object)
+        status[~are_finite(results, (n,))] = DynamicsStatus.FAILED
+        wrong = np.max([np.where(differentiates, wrong, 0.0), *(x.error for x in every)], axis=0)
+        unique = (status == DynamicsStatus.SOLVED) | (status == DynamicsStatus.INACCURATE)
+        status[unique & ~(wrong <= self.error_bound)] = DynamicsStatus.INACCURATE
+        for x, output in zip(results, outputs, strict=True):
+            if output.is_derivative:
+                x[status == DynamicsStatus.FAILED] = np.nan
+        if not every:
+            none = np.zeros((n, 0))
+            return results, Resolved(none, none, status, np.zeros(n, dtype=int), none != 0.0, wrong)
+        last = every[-1]
+        return results, replace(last, status=status, error=np.where(unique, wrong, last.error))
 
-    @property
-    def _is_impact(self) -> bool:
-        return self.request.quantity.name == "impulse"
-
-    def _rest(self, where: NDArray[np.bool_], first: Array, forces: Array, error: Array) -> Resolved:
-        """Solutions of some states (k)."""
-        some = {name: x[where] for name, x in whole(self).items()}
-        call = SolvedCall(self.kept, some, (int(np.count_nonzero(where)),))
-        call.error_bound = self.error_bound
-        change = np.array(first[where] - self._start(where))
-        return resolve(system_at(call), change, np.array(forces[where]), np.array(error[where]), call)
-
-    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Accelerations, forces and their relative error at the states chosen (k), by the dense saddle point."""
-        (first, forces), error = evaluated(replace(self.request, method="kkt"), self, where)
-        return first - self._start(where), forces, error
-
-    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """The same in extended precision."""
-        return accurate(self.request, self.values, where, self._is_impact, any(self.request.options.soft))
+    def _iterated(self, system: System, at: States, k: int, qdd: Array, forces: Array) -> Iterated | None:
+        """Report of proximal iterations; solutions after fewer of them take the places of those that need more."""
+        asked = self.request
+        if asked.method not in ITERATIVE or not system.sizes:
+            return None
+        (tau, b, *fewer), _ = evaluated(stage(asked, k, "iterations"), at)
+        iterated = iterations_of(system, tau, b, self.tolerance, self.max_iterations)
+        if self.max_iterations < ITERATIONS:
+            left = ~iterated.converged
+            qdd[left], forces[left] = (x[left] for x in fewer[2 * self.max_iterations - 2 :][:2])
+        missed = system.deficit - (system.G @ forces[..., None])[..., 0]
+        iterated.residual[:] = np.linalg.norm(missed, axis=-1)
+        return iterated
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
         """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
         return make(self, self.solved())
 
 
+class States(NamedTuple):
+    """A request, and values of its arguments at states of a batch."""
+
+    request: Request
+    values: dict[str, Array]
+    batch: tuple[int, ...]
+
+
+class _Solver:
+    """Other solutions of one of the systems of a request; see `delassus.accuracy.status.Solver`."""
+
+    def __init__(self, at: States, number: int, error_bound: float) -> None:
+        self._at, self._number, self.error_bound = at, number, error_bound
+
+    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """By the dense saddle point."""
+        if is_long(self._at.request):
+            at = self._at._replace(values={name: x[where] for name, x in self._at.values.items()})
+            at = at._replace(batch=(int(np.count_nonzero(where)),))
+            return _by_factors(system_at(at, self._number), at, self._number)
+        asked = replace(self._at.request, method="kkt")
+        (qdd, forces), error = evaluated(stage(asked, self._number, "solution"), self._at, where)
+        return qdd, forces, error
+
+    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """In extended precision."""
+        asked = self._at.request
+        if asked.method not in UNCONSTRAINED:
+            method = "kkt" if any(asked.options.soft) else "pv-early" if is_long(asked) else ACCURATE
+            asked = replace(asked, method=method)
+        return accurate(stage(asked, self._number, "solution"), self._at.values, where)
+
+
+def _by_factors(system: System, at: States, number: int) -> tuple[Array, Array, Array]:
+    """Accelerations, forces and their errors, by Cholesky's factors of ``M`` and ``G`` of long chains."""
+    n, m = len(system.M), len(system.relaxed[0])
+    forces = by_mass(system.relaxed, np.zeros((n, 0, m)), system.deficit)[1]
+    qdd = system.free + (system.caused @ forces[..., None])[..., 0]
+    at = at._replace(values={**at.values, SOLUTIONS[number]: np.concatenate([qdd, forces], axis=-1)})
+    return qdd, forces, evaluated(stage(at.request, number, "judged"), at)[1]
+
+
+def system_request(asked: Request) -> Request:
+    """Request of what the factor of the mass matrix, and all else that a long chain's is used for, are made of."""
+    if asked.quantity.has_status:
+        return stage(asked, 0, "system")
+    return replace(asked, quantity=MASS_AND_ROWS, method=AUTO)
+
+
+def _dependence(found: Resolved, n: int) -> Array:
+    """What derivatives take of a solution of n states (n, k)."""
+    m, at = found.forces.shape[-1], found.dependent
+    if at is None:
+        return np.zeros((n, 1 + 3 * m * m + m))
+    parts = [x.reshape(n, m * m) for x in (at.inverse, at.hard, at.idle)]
+    return np.concatenate([at.where[:, None].astype(float), *parts, at.missed], axis=-1)
+
+
 def whole(call: Any) -> dict[str, Array]:
-    """Values of arguments of a call, or of a request on NumPy, at all states (*batch, *shape)."""
+    """Values of arguments of a call at all states (*batch, *shape)."""
     given = ((a.name, call.values[a.name], (*call.batch, *a.shape)) for a in call.request.arguments)
     return {name: np.broadcast_to(x, shape) for name, x, shape in given}
 
 
-def system_at(call: Any) -> System:
-    """What forward dynamics or an impact solves, at the states of a call, or of a request on NumPy."""
+def evaluated(asked: Request, call: Any, where: NDArray[np.bool_] | None = None) -> Any:
+    """Results of a request of the robot and rows of a call at some of its states, (k, *shape), and error estimates."""
+    kept, batch = _kept(asked), call.batch
+    some = {a.name: np.broadcast_to(call.values[a.name], (*batch, *a.shape)) for a in kept.arguments}
+    if where is not None:
+        some, batch = {name: x[where] for name, x in some.items()}, (int(np.count_nonzero(where)),)
+    return DirectCall(kept, some, batch).computed()
+
+
+def system_at(call: Any, number: int = 0) -> System:
+    """What forward dynamics or an impact solves, at the states of a call; the system of that number."""
     asked, batch = call.request, call.batch
-    quantity = IMPACT if asked.quantity.name == "impulse" else SADDLE
-    kept = _kept(replace(asked, quantity=quantity, method=AUTO, error_dtype="", derivative=()))
-    found, _ = DirectCall(kept, {name: x for name, x in whole(call).items()}, batch).computed()
-    sizes, active = [c.size for c in asked.constraints], call.values.get("active")
+    found, _ = evaluated(stage(asked, number, "system"), call)
+    return system_of(asked, call.values, found, batch)
+
+
+def system_of(
+    asked: Request, values: Mapping[str, Array], found: Sequence[Array], batch: tuple[int, ...], first: int = 0
+) -> System:
+    """That of the arrays of a "system", of constraints of a request from the ``first`` one on."""
+    sizes, active = [c.size for c in asked.constraints], values.get("active")
     flags = [None if active is None else np.broadcast_to(active[..., k], batch) for k in range(len(sizes))]
-    arrays = dict(zip(kept.outputs, found, strict=True))
-    return System(**arrays, sizes=sizes, softness=asked.options.soft, flags=flags)
+    return System(*found, sizes=sizes[first:], softness=asked.options.soft[first:], flags=flags[first:])
+
+
+def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> DirectCall:
+    """A call of states that a kernel has not solved."""
+    kept = _kept(asked)
+    return kept.call({a.name: np.asarray(values[a.name], dtype=float) for a in kept.arguments}, batch)
 
 
 def solved_call(

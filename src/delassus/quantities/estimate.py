@@ -144,12 +144,8 @@ def next_method(asked: Request, tried: Sequence[str]) -> str | None:
     return next((name for name in left if name not in tried), None)
 
 
-def for_numpy(asked: Request) -> Request:
-    """The request as NumPy runs it: dynamics by `ACCURATE` where the method was left to choose and rows are held.
-
-    It asks nothing about the structure of robot and rows, which first calls would have to trace, and takes the fewest
-    calls of NumPy.
-    """
+def for_direct_calls(asked: Request) -> Request:
+    """The request as direct calls run it: dynamics by `ACCURATE` where the method was left to choose, rows are held."""
     holds = asked.method in METHODS and asked.method not in UNCONSTRAINED
     return replace(asked, method=ACCURATE) if asked.is_chosen and holds and not is_long(asked) else asked
 

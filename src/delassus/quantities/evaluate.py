@@ -1,48 +1,50 @@
-"""Evaluate a request on NumPy, batched, in float64: direct functions, and states that kernels do not solve."""
+"""Parts of requests as programs of their own: what rank, status and refinement, which work on arrays, start from.
+
+A quantity may solve several systems of dynamics, an impact and then each stage of an integrator. At states that its
+program does not solve they are solved one after the other (`Stage`): a program makes the system from the solutions of
+those before it, `delassus.accuracy.status` solves it, and what is left of the quantity is a program of all solutions.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial, reduce
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.iterate import TOLERANCE, Iterated, iterate
-from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
-from delassus.accuracy.rank import independence, least_squares
-from delassus.accuracy.refinement import Change
-from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, are_finite, resolve, system_of, warn_of, worst
+from delassus.accuracy.rank import independence
+from delassus.accuracy.status import EPSILON
 from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.contact.solvers import FALLBACK
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED, Method
-from delassus.algorithms.dynamics.derivatives.accelerations import Direction
-from delassus.algorithms.dynamics.kkt import kkt
-from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.proximal import ITERATIONS
+from delassus.algorithms.contact.problem import StepProblem
+from delassus.algorithms.contact.solvers import EXACT, Exact, Unsolved
+from delassus.algorithms.dynamics.aba import aba
+from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
+from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
+from delassus.algorithms.dynamics.proximal import ITERATIONS, ProximalPoint, missed, shift
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import mobility_bound
-from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import applied_forces
 from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
-from delassus.quantities.estimate import is_long, rcond_by_pivots
-from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import Request, request
-from delassus.spatial.motion import from_entries
-from delassus.spatial.numpy_ops import Answer, NumpyOps, numbers
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.quantities.estimate import rcond_by_pivots
+from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Output, Quantity
+from delassus.quantities.request import AUTO, Request, request
+from delassus.spatial.motion import column, from_entries
+from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import Graph
-from delassus.spatial.trace.interpret import interpret
+from delassus.spatial.trace.interpret import interpret, interpret_trace
 from delassus.spatial.trace.trace_ops import TraceOps
 
 AT_ONCE = 256
@@ -54,7 +56,7 @@ CERTAIN = 1e9
 
 
 def _free_motion(bound: BoundRequest) -> list[Matrix]:
-    return [METHODS["aba"](bound.motion()).qdd]
+    return [aba(bound.motion()).qdd]
 
 
 FREE_MOTION = Quantity(
@@ -84,6 +86,25 @@ JUDGED_ROWS = Quantity(
 """What says which rows are independent."""
 
 
+def _mass_and_rows(bound: BoundRequest) -> list[Matrix]:
+    problem = bound.problem()
+    return [crba.mass_matrix(problem), jacobian(problem), bound.ops.zeros(bound.tree.nv, 1)]
+
+
+MASS_AND_ROWS = Quantity(
+    "mass_and_rows",
+    "Mass matrix, constraint Jacobian, and no force",
+    ("q",),
+    (
+        Output("M", ("nv", "nv"), "mass matrix", symmetric=True),
+        Output("J", ("m", "nv"), "constraint Jacobian"),
+        Output("force", ("nv",), "zero"),
+    ),
+    _mass_and_rows,
+)
+"""What the Delassus matrix of long chains is made of."""
+
+
 class SingularError(DelassusError, ArithmeticError):
     """The constraint rows are redundant at some state, so that ``G`` has no inverse.
 
@@ -99,49 +120,185 @@ class SingularError(DelassusError, ArithmeticError):
     """
 
 
-def _saddle(motion: DynamicsProblem) -> list[Matrix]:
-    """``M``, ``J`` and all else that `System` holds, by Featherstone's sparse factor."""
-    ops, problem, space = motion.ops, motion.problem, JointSpace(motion)
-    nv, m = motion.tree.nv, problem.n_rows
-    force, soft = applied_forces(motion), ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
-    L, J = space.L, space.J
-
-    def solved(B: Matrix) -> Matrix:
-        return ops.vstack(L.solve(L.solve_transpose(B))) if nv else B
-
-    caused, G = solved(ops.transpose(J)) if m else ops.zeros(nv, 0), motion.softened(space.G)
-    typical = mobility_bound(problem, Articulated(problem))
-    compliance = from_entries(ops, [row[k] for k, row in enumerate(ops.entries(soft))])
-    outputs = [crba.mass_matrix(problem), J, caused, force, solved(force), space.gamma, compliance, G]
-    return [*outputs, problem.relaxed(G), from_entries(ops, typical)]
+# -- one solution after the other ------------------------------------------------------------------------------------
 
 
-def _of_motion(bound: BoundRequest) -> list[Matrix]:
-    return _saddle(bound.motion())
+class Reached(Exception):
+    """A request has come to the solution that is not given; ``results`` are made of its system."""
+
+    def __init__(self, results: list[Matrix]) -> None:
+        super().__init__("a solution that is not given")
+        self.results = results
 
 
-def _of_impact(bound: BoundRequest) -> list[Matrix]:
-    return _saddle(bound.impact())
+Of = Callable[["Given", DynamicsProblem, Solution | None], list[Matrix]]
+"""What is made of a system, and of a solution of it if there is one already."""
 
 
-_SADDLE = {
-    "M": ("nv", "nv"), "J": ("m", "nv"), "caused": ("nv", "m"), "force": ("nv",), "free": ("nv",), "gamma": ("m",),
-    "compliance": ("m",), "G": ("m", "m"), "relaxed": ("m", "m"), "typical": ("m",),
+class Given(BoundRequest):
+    """A request whose first systems of dynamics have solutions that are given; it ends at the next one."""
+
+    has_dependent_rows = False
+
+    def __init__(self, bound: BoundRequest, quantity: Quantity, number: int, of: Of) -> None:
+        super().__init__(replace(bound.request, quantity=quantity), bound.ops, bound.values)
+        self.order, self._number, self._of, self._next, self._outer = bound.order, number, of, 0, bound
+
+    def _solved(self, motion: DynamicsProblem) -> Solution:
+        return self._solution(motion, None)
+
+    def resolve(
+        self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
+    ) -> tuple[Solution, Matrix, Dependence | None]:
+        """The solution that is given, and what is to be known of dependent rows, where they are so."""
+        found, ops, m = self._solution(motion, solution), self.ops, motion.problem.n_rows
+        where, *x = self._outer.entries(DEPENDENCES[self._next - 1])
+        own, hard, idle = ([x[k : k + m] for k in range(i * m * m, (i + 1) * m * m, m or 1)] for i in range(3))
+        if not m:
+            return found, inverse, None
+        pairs = zip(own, ops.entries(inverse), strict=True)
+        inverse = ops.matrix([[ops.select(where, a, b) for a, b in zip(*rows, strict=True)] for rows in pairs])
+        return found, inverse, Dependence(ops.matrix(hard), ops.matrix(idle), from_entries(ops, x[3 * m * m :]))
+
+    def _solution(self, motion: DynamicsProblem, solution: Solution | None) -> Solution:
+        self.ops.new_system()
+        if self._next == self._number:
+            raise Reached(self._of(self, motion, solution))
+        return self.next_solution()
+
+    def next_solution(self) -> Solution:
+        """The next one that is given."""
+        self._next += 1
+        x = self._outer.entries(SOLUTIONS[self._next - 1])
+        return Solution(*(from_entries(self.ops, part) for part in (x[: self.tree.nv], x[self.tree.nv :])))
+
+    def by_method(self, motion: DynamicsProblem) -> Solution:
+        """The solution by the request's method, its error estimated."""
+        return super()._solved(motion)
+
+
+def _system(bound: BoundRequest, motion: DynamicsProblem, _: Solution | None = None) -> list[Matrix]:
+    """What `System` is made of."""
+    ops, problem, n = motion.ops, motion.problem, motion.problem.n_rows
+    soft = ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
+    slack = problem.relaxed(ops.zeros(n, n))
+    compliance, slack = (from_entries(ops, [x[k] for k, x in enumerate(ops.entries(a))]) for a in (soft, slack))
+    typical = from_entries(ops, mobility_bound(problem, Articulated(problem)))
+    bound.errors = [0.0]  # that of the solution is estimated
+    return [
+        crba.mass_matrix(problem), jacobian(problem), applied_forces(motion), wanted_accelerations(motion), compliance,
+        slack, typical,
+    ]  # fmt: skip
+
+
+def _solution(bound: Given, motion: DynamicsProblem, solution: Solution | None) -> list[Matrix]:
+    found = bound.by_method(motion) if solution is None else bound.with_error(motion, solution)
+    return [found.qdd, found.forces]
+
+
+def _iterations(bound: Given, motion: DynamicsProblem, _: Solution | None) -> list[Matrix]:
+    """Joint forces, what rows miss after each proximal iteration, and solutions after fewer than `ITERATIONS`."""
+    ops, point = motion.ops, ProximalPoint(motion)
+    b, found = missed(point, motion), list[Matrix]()
+    for k in range(1, ITERATIONS):
+        solution = point.without_idle(point.solve(shift(b, k)))
+        found += [solution.qdd, solution.forces]
+    bound.errors = [0.0]
+    return [ops.vstack(motion.tau), ops.matrix([column(ops, x) for x in b]), *found]
+
+
+def _judged(bound: Given, motion: DynamicsProblem, _: Solution | None) -> list[Matrix]:
+    """The solution that is given, its error estimated in O(n)."""
+    found = bound.next_solution()
+    bound.with_error(motion, found, pv_early)
+    return [found.qdd, found.forces]
+
+
+_OF: Mapping[str, Of] = {"system": _system, "solution": _solution, "iterations": _iterations, "judged": _judged}
+
+_SYSTEM = {
+    "M": ("nv", "nv"), "J": ("m", "nv"), "force": ("nv",), "gamma": ("m",), "compliance": ("m",), "slack": ("m",),
+    "typical": ("m",),
 }  # fmt: skip
-_OUTPUTS = tuple(
-    Output(name, shape, "as of `System`", symmetric=name in ("M", "G", "relaxed")) for name, shape in _SADDLE.items()
-)
+_OUTPUTS: Mapping[str, tuple[Output, ...]] = {
+    "system": tuple(Output(name, shape, "as of `System`", symmetric=name == "M") for name, shape in _SYSTEM.items()),
+    "solution": (Output("qdd", ("nv",), "accelerations"), Output("forces", ("m",), "forces along the rows")),
+    "judged": (Output("qdd", ("nv",), "accelerations"), Output("forces", ("m",), "forces along the rows")),
+    "iterations": (
+        Output("tau", ("nv",), "joint forces"),
+        Output("b", (2 * ITERATIONS - 1, "m"), "what rows miss after each iteration"),
+        *(Output(f"{x}{k}", (n,), "a solution") for k in range(1, ITERATIONS) for x, n in (("qdd", "nv"), ("f", "m"))),
+    ),
+}
 
-SADDLE = Quantity(
-    "saddle_point",
-    "What constrained motion solves",
-    ("q", "v", "tau"),
-    _OUTPUTS,
-    _of_motion,
-    inverts_mass=True,
-)
-IMPACT = Quantity("impact", "What an impact solves", ("q", "v"), _OUTPUTS, _of_impact, inverts_mass=True)
-"""What solutions are checked by, and found where rows are dependent: fields of `System`."""
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a quantity makes of its system of that number, ``of`` `_OF`; with none, its outputs from all solutions."""
+
+    quantity: Quantity
+    number: int
+    of: str
+
+    def __call__(self, bound: BoundRequest) -> list[Matrix]:
+        """Run the quantity up to there."""
+        given = Given(bound, self.quantity, self.number, _OF.get(self.of, _system))
+        try:
+            results = [*given.results().values()]
+        except Reached as reached:
+            results = reached.results
+        bound.errors, bound.is_within = given.errors or [0.0], given.is_within
+        return results
+
+
+def stage(asked: Request, number: int, of: str = "") -> Request:
+    """Request of a `Stage`, by the request's method where a solution is asked for."""
+    quantity = asked.quantity
+    differentiates = any(o.is_derivative for o in quantity.outputs)
+    given = number + (of == "judged")
+    inputs = *quantity.inputs, *SOLUTIONS[:given], *(DEPENDENCES[:number] if differentiates else ())
+    solves = of == "solution"
+    own = Quantity(
+        f"{quantity.name}, {of or 'rest'} {number}", quantity.meaning, inputs, _OUTPUTS.get(of, quantity.outputs),
+        Stage(quantity, number, of), methods=quantity.methods, options=quantity.options, has_status=solves,
+        is_solution=solves,
+    )  # fmt: skip
+    return replace(asked, quantity=own, method=asked.method if solves else AUTO, error_dtype="float64", derivative=())
+
+
+@lru_cache(maxsize=256)
+def number_of_systems(asked: Request) -> int:
+    """How many systems of dynamics a request solves, one after the other."""
+    options, quantity = asked.options, asked.quantity
+    if "integrator" in quantity.options:
+        return (4 if options.integrator == "rk4" else 1) + bool(options.impacts)
+    if "sensors" not in quantity.options:
+        return 1
+    try:
+        Given(symbolic_request(replace(asked, error_dtype=""), TraceOps()), quantity, 0, lambda *_: []).results()
+    except Reached:
+        return 1
+    return 0
+
+
+def held_rows(asked: Request) -> Request:
+    """Request of the "system" of what holds while tasks are done."""
+    tasks = asked.options.tasks
+    assert tasks is not None, "of control only"
+    m = sum(c.size for c in asked.constraints[tasks:])
+    outputs = [replace(o, shape=tuple(m if s == "m" else s for s in o.shape)) for o in _OUTPUTS["system"]]
+    own = Quantity("held rows", "", asked.quantity.inputs, tuple(outputs), _held, options=asked.quantity.options)
+    return replace(asked, quantity=own, error_dtype="float64")
+
+
+def _held(bound: BoundRequest) -> list[Matrix]:
+    tasks, n = bound.request.options.tasks, len(bound.constraints)
+    assert tasks is not None, "of control only"
+    motion = bound.motion().at_state(bound.entries("q"), bound.entries("v"), range(tasks, n))
+    return _system(bound, motion)
+
+
+# -- what may be wrong -----------------------------------------------------------------------------------------------
 
 
 def require_independent(G: Array, typical: Array, places: NDArray[Any]) -> None:
@@ -168,175 +325,61 @@ def warn_of_errors(asked: Request, error: Array, bound: float) -> None:
         )
 
 
-class NumpyRequest(BoundRequest):
-    """A request and a batch of states on NumPy; ``resolved`` holds the solution of each system, dependent rows too."""
+def accurate(asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Accelerations, forces and their relative errors at some states, in extended precision where there is one.
 
-    has_dependent_rows = False
-
-    def __init__(self, request: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> None:
-        self._numpy_ops = ops = NumpyOps(structure=partial(structure_of, replace(request, error_dtype="")))
-        if request.quantity.has_status:
-            request = replace(request, error_dtype="float64")
-        scalars = {a.name for a in request.arguments if not a.shape}
-        values = {name: np.asarray(x)[..., None] if name in scalars else x for name, x in values.items()}
-        super().__init__(request, ops, values)
-        self._asked_before = ops.asked
-        self.batch = batch
-        self.resolved: list[Resolved] = []
-        self.tolerance, self.max_iterations, self.error_bound = TOLERANCE, ITERATIONS, ERROR_BOUND["float64"]
-
-    @property
-    def status(self) -> NDArray[np.object_]:
-        """Status of each state (...), the worst of all systems."""
-        return worst([s.status for s in self.resolved]) if self.resolved else np.full(self.batch, DynamicsStatus.SOLVED)
-
-    def as_vector(self, values: Any) -> Any:
-        """Array (..., n)."""
-        return values if isinstance(values, np.ndarray) else self.ops.state_vector(values)
-
-    def motion(self, q: Any = None, v: Any = None, problem: Problem | None = None) -> DynamicsProblem:
-        """The problem in motion, as `BoundRequest.motion` gives it."""
-        self._asked_before = self._numpy_ops.asked
-        return super().motion(q, v, problem)
-
-    def error_of(
-        self,
-        motion: DynamicsProblem,
-        solution: Solution,
-        method: Method | None = None,
-        change: Change | None = None,
-    ) -> Scalar:
-        """The same; at rest, a system has the structure that it had in motion."""
-        by = method or self.method
-
-        def again(of: DynamicsProblem) -> Solution:
-            self._numpy_ops.asked = self._asked_before
-            return by(of)
-
-        asked = self._numpy_ops.asked
-        error = super().error_of(motion, solution, again, change)
-        self._numpy_ops.asked = asked
-        return error
-
-    def _solved(self, motion: DynamicsProblem) -> Solution:
-        """Forward dynamics by the request's method, iterated until each state has converged, resolved."""
-        self._asked_before = self._numpy_ops.asked
-        if self.request.method not in ITERATIVE:
-            return self.with_error(motion, METHODS[self.request.method](motion))
-        return self._resolved(motion, *iterate(motion, self.batch, self.tolerance, self.max_iterations))
-
-    def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
-        """The solution, resolved where rows are dependent and where it is not accurate."""
-        return self._resolved(motion, solution) if self.request.quantity.has_status else solution
-
-    def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
-        """The same; those that are not accurate have the status `INACCURATE`."""
-        last = self.resolved[-1]
-        unique = (last.status == DynamicsStatus.SOLVED) | (last.status == DynamicsStatus.INACCURATE)
-        errors = [np.broadcast_to(numbers(error), self.batch) for error in self.errors_along(directions)]
-        error = np.where(unique, np.max([last.error, *errors], axis=0), last.error)
-        status = last.status.copy()
-        status[unique & ~(error <= self.error_bound)] = DynamicsStatus.INACCURATE
-        self.resolved[-1] = replace(last, error=error, status=status)
-
-    def _resolved(self, motion: DynamicsProblem, solution: Solution, iterated: Iterated | None = None) -> Solution:
-        n, m, batch = self.tree.nv, motion.problem.n_rows, self.batch
-        error = np.array(np.broadcast_to(numbers(self.error_of(motion, solution)), batch))
-        qdd, forces = _vectors(solution.qdd, (*batch, n)), _vectors(solution.forces, (*batch, m))
-        system = system_of(motion, batch)
-        resolved = resolve(system, qdd, forces, error, _Solver(self, motion), iterated)
-        self.resolved.append(resolved)
-        self.dependent = resolved.dependent
-        return replace(solution, qdd=numbers(resolved.qdd[..., None]), forces=numbers(resolved.forces[..., None]))
-
-    def warn_of_states(
-        self,
-        found: Mapping[str, Array],
-        conflicting: NDArray[np.bool_] | bool = False,
-        known: NDArray[np.bool_] | bool = False,
-    ) -> None:
-        """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
-        error = self._estimated(self.request, {}, np.ones(self.batch, dtype=bool)).reshape(self.batch)
-        warn_of_errors(self.request, np.where(known, 0.0, error), self.error_bound)
-        status: NDArray[np.object_] = np.full(self.batch, DynamicsStatus.SOLVED, dtype=object)
-        status[np.broadcast_to(conflicting, self.batch)] = DynamicsStatus.CONFLICTING
-        status[~are_finite([*found.values()], self.batch) & ~np.broadcast_to(known, self.batch)] = DynamicsStatus.FAILED
-        self.warn_of_status(status, "Its arrays say which.")
-
-    def warn_of_status(self, status: NDArray[np.object_], advice: str) -> None:
-        """Say how many states have which status that says that they are not solved."""
-        warn_of(f"{self.request.quantity.name} of {self.tree.name!r}", Counter(status.ravel()), status.size, advice)
-
-    def _estimated(self, asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
-        rcond = rcond_program(asked)
-        if rcond is None:
-            return np.zeros(np.count_nonzero(where))
-        (found,) = interpreted(asked, rcond, {**self.values, **given}, where, np.float64)
-        with np.errstate(divide="ignore"):
-            return np.asarray(EPSILON / np.maximum(found[:, 0], 0.0))
-
-    def least_squares(self, problem: Problem, G: Matrix, x: Matrix) -> tuple[Matrix, Scalar]:
-        """The same; eigenvalues say which rows are dependent."""
-        y, rank = least_squares(problem, G, x, self.batch)
-        return numbers(y), rank
-
-    def run(self) -> dict[str, Array]:
-        """Outputs by name, each (*batch, *shape); derivatives are NaN where numbers overflowed."""
-        with np.errstate(all="ignore"):  # states whose rows are dependent, or whose numbers overflow, have a status
-            found = self.results()
-            out = {}
-            outputs = {output.name: output for output in self.request.outputs}
-            for name, result in found.items():
-                a, output = numbers(result), outputs[name]
-                whole = np.broadcast_to(a, (*self.batch, *a.shape[-2:]))
-                if output.symmetric:
-                    whole = 0.5 * (whole + np.swapaxes(whole, -1, -2))
-                out[output.name] = np.array(whole.reshape((*self.batch, *self.request.shape_of(output))))
-            if self.resolved:
-                last = self.resolved[-1]
-                status = last.status.copy()
-                status[~are_finite([*out.values()], self.batch)] = DynamicsStatus.FAILED
-                self.resolved[-1] = replace(last, status=status)
-            for name, output in outputs.items():
-                if output.is_derivative:
-                    out[name][self.status == DynamicsStatus.FAILED] = np.nan
-        return out
-
-
-class _Solver:
-    """Other solutions of a system of a request on NumPy; see `delassus.accuracy.status.Solver`."""
-
-    def __init__(self, bound: NumpyRequest, motion: DynamicsProblem) -> None:
-        self._bound, self._motion, self.error_bound = bound, motion, bound.error_bound
-
-    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """By the dense saddle point."""
-        bound, found = self._bound, kkt(self._motion)
-        error = np.broadcast_to(numbers(bound.error_of(self._motion, found, kkt)), where.shape)
-        pair = (_vectors(found.qdd, (*where.shape, bound.tree.nv)), found.forces)
-        return pair[0][where], _vectors(pair[1], (*where.shape, self._motion.problem.n_rows))[where], error[where]
-
-    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """In extended precision."""
-        bound, motion = self._bound, self._motion
-        given = {**bound.values, **_moving(motion)}
-        return accurate(bound.request, given, where, motion.before is not None, any(motion.softness))
-
-
-def _vectors(column: Matrix, shape: tuple[int, ...]) -> Array:
-    return np.array(np.broadcast_to(numbers(column)[..., 0], shape))
-
-
-def accurate(
-    asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_], impact: bool, is_soft: bool
-) -> tuple[Array, Array, Array]:
-    """Accelerations, forces and their relative errors at some states, in extended precision where there is one."""
-    method = asked.method
-    if method not in UNCONSTRAINED:
-        method = "kkt" if is_soft else "pv-early" if is_long(asked) else ACCURATE
-    wide = replace(asked, method=method, error_dtype="longdouble")
-    qdd, forces, error = interpreted(asked, solution_program(wide, impact), given, where, np.longdouble)
+    ``asked`` is a `stage` that solves.
+    """
+    program = traced(replace(asked, error_dtype="longdouble"))
+    qdd, forces, error = interpreted(asked, program, given, where, np.longdouble)
     return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
+
+
+def exact_steps(asked: Request, values: Mapping[str, Any], n: int) -> tuple[list[Array], NDArray[np.bool_]]:
+    """Outputs of contact steps at n states, and which of them are solved, impulses by the solvers of scenes."""
+    x, impulses = [np.asarray(values[a.name], dtype=float).reshape(n, a.size) for a in asked.arguments], list[Array]()
+    while True:
+        ops, found = _exact_step(asked, tuple(p.shape[1] for p in impulses))
+        given = np.concatenate([*x, *impulses], axis=1)
+        if isinstance(found, tuple):
+            made, is_within = found
+            every = interpret_trace(ops, [*map(ops.nodes, made), [ops.number(is_within)]], given)
+            outputs = zip(asked.quantity.outputs, every, strict=False)
+            return [y.reshape(n, *asked.shape_of(output)) for output, y in outputs], every[-1][:, 0] > 0.0
+        nodes = list[Any]()
+        _of_numbers(found.problem, nodes.append)
+        (numbers,) = interpret_trace(ops, [[*map(ops.number, nodes)]], given)
+        problem = _of_numbers(found.problem, partial(_next, iter(numbers.T)))
+        impulses.append(np.stack(EXACT[0](problem, found.tolerance), axis=1))
+
+
+@lru_cache(maxsize=64)
+def _exact_step(asked: Request, sizes: tuple[int, ...]) -> tuple[TraceOps, Unsolved | tuple[list[Matrix], Any]]:
+    """A contact step whose first problems have so many impulses: the next one, or all that is traced."""
+    ops = TraceOps()
+    bound = symbolic_request(asked, ops)
+    bound.solver = Exact([ops.vector(size) for size in sizes])
+    try:
+        made = bound.results()
+    except Unsolved as unsolved:
+        return ops, unsolved
+    return ops, (list(made.values()), bound.is_within)
+
+
+def _next(left: Iterator[Any], _: Any) -> Any:
+    return next(left)
+
+
+def _of_numbers(problem: StepProblem, number: Callable[[Any], Any]) -> Any:
+    """A problem with others in the place of its numbers."""
+
+    def other(x: Any) -> Any:
+        return None if x is None else number(x)
+
+    points = [replace(y, friction=other(y.friction), floor=other(y.floor), over=other(y.over)) for y in problem.points]
+    joints = [replace(y, bounds=tuple(map(other, y.bounds)), friction=other(y.friction)) for y in problem.joints]
+    G, b = [[*map(other, row)] for row in problem.G], [*map(other, problem.b)]
+    return SimpleNamespace(points=points, joints=joints, G=G, b=b)
 
 
 def interpreted(
@@ -350,24 +393,6 @@ def interpreted(
     inputs = np.concatenate([np.zeros((n, 0)), *columns], axis=1).astype(dtype)
     parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
-
-
-def _moving(motion: DynamicsProblem) -> dict[str, Any]:
-    """State of a system, of which a quantity may solve several."""
-    return {"q": motion.problem.q, "v": motion.velocity if motion.before is None else motion.before}
-
-
-@lru_cache(maxsize=256)
-def structure_of(asked: Request) -> tuple[tuple[Answer, ...], ...]:
-    """Questions of a request about structure, in order, with the answers of its trace; no solver asks any.
-
-    Estimates of errors ask again what their solution has asked: its trace is to have none.
-    """
-    ops = TraceOps()
-    if asked.options.solver == FALLBACK:
-        asked = replace(asked, options=replace(asked.options, solver="nsgs"))
-    symbolic_request(asked, ops).results()
-    return tuple(map(tuple, ops.answers))
 
 
 @lru_cache(maxsize=256)
@@ -393,25 +418,10 @@ def rcond_program(asked: Request) -> Graph | None:
 
 
 @lru_cache(maxsize=64)
-def solution_program(asked: Request, impact: bool) -> Graph:
-    """Program of the solution of forward dynamics, or of an ``impact``, by the request's method, and of its error."""
+def traced(asked: Request) -> Graph:
+    """Graph of the outputs of a request, and of the largest of its estimates of errors, if it has any."""
     ops = TraceOps()
     bound = symbolic_request(asked, ops)
-    motion = bound.impact() if impact else bound.motion()
-    found = METHODS[asked.method](motion)
-    error = ops.matrix([[bound.error_of(motion, found)]])
-    return ops.graph([ops.nodes(a) for a in (found.qdd, found.forces, error)])
-
-
-def numpy_fallback(
-    asked: Request,
-    values: Mapping[str, NDArray[Any]],
-    batch: tuple[int, ...],
-    error_bound: float = ERROR_BOUND["float64"],
-) -> NumpyRequest:
-    """Request of states that a kernel has not solved, by the dense saddle point."""
-    if asked.quantity.methods and asked.method not in ITERATIVE | UNCONSTRAINED:
-        asked = replace(asked, method="kkt")
-    bound = NumpyRequest(asked, {name: x.astype(float) for name, x in values.items()}, batch)
-    bound.error_bound = error_bound
-    return bound
+    outputs = [ops.nodes(a) for a in asked.quantity.run(bound)]
+    errors = [ops.nodes(ops.matrix([[reduce(ops.maximum, bound.errors)]]))] if bound.errors else []
+    return ops.graph([*outputs, *errors])

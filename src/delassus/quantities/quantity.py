@@ -13,6 +13,9 @@ from delassus.model.check import check_list
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix
 
+SOLUTIONS, DEPENDENCES = (tuple(f"{name}{k}" for k in range(5)) for name in ("solution", "dependence"))
+"""Names of solutions of systems of dynamics that one request solves at most, and of what is to be known of rows."""
+
 STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "q": (("nq",), "configuration: angles in rad, lengths in m, quaternions x y z w"),
@@ -33,6 +36,8 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "dt": ((), "time step in s"),
         "correction": ((), "part of the errors of loops that a step takes back"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
+        **{name: (("nv + m",), "accelerations, and forces along the rows") for name in SOLUTIONS},
+        **{name: (("dependence",), "1 where rows are dependent, else 0; and `Dependent`") for name in DEPENDENCES},
     }
 )
 """Inputs of quantities by name: shape and meaning."""
@@ -109,7 +114,7 @@ class Quantity:
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
     report : callable or None
-        From a `NumpyRequest`, `Resolved` and the method's name to the solution that users get.
+        From a direct call, `Resolved` and the method's name to the solution that users get.
     jacobian : callable or None
         From a `BoundRequest` to the derivatives of each output with the first arguments, of what has no status with
         all inputs, by formulas and in tangents of configurations; programs are differentiated for the others.

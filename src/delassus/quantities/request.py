@@ -287,8 +287,9 @@ class Request(ByContent):
                 return sum(sensor.size(tree) for sensor in self.options.sensors)
             case "contacts":
                 return sum(c.n_points > 0 for c in self.constraints)
-            case "m":
-                return sum(c.size for c in self.constraints)
+            case "m" | "nv + m" | "dependence":
+                m = sum(c.size for c in self.constraints)
+                return {"m": m, "nv + m": tree.nv + m}.get(name, 1 + 3 * m * m + m)
             case "frames":
                 frames = self.options.frames
                 return None if self.options.single_frame else tree.n_links if frames is None else len(frames)

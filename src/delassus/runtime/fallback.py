@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
-from delassus.algorithms.contact.solvers import FALLBACK
-from delassus.quantities.direct import SolvedCall, is_evaluated, solved_call
+from delassus.quantities.direct import SolvedCall, call_of, solved_call
 from delassus.quantities.estimate import next_method
-from delassus.quantities.evaluate import NumpyRequest, numpy_fallback
+from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.spatial.numpy_ops import numbers
 
 
 class SolvedKernel(AnyKernel):
@@ -87,7 +85,7 @@ class Run:
     again: NDArray[np.bool_]
     on_numpy: NDArray[np.bool_]
     inaccurate: NDArray[np.bool_]
-    numpy_request: NumpyRequest | SolvedCall | None
+    numpy_request: SolvedCall | None
     error: NDArray[Any]
     results: Arrays
     unsolved: DynamicsStatus
@@ -159,16 +157,14 @@ def solve_states(
         error[where] = np.where(taken, np.max(errors, axis=0), error[where])
     elif kernel.request.quantity.judges_rows and not kernel.request.derivative:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
-        outputs = numpy_fallback(kernel.request, values, (n,)).run().values()
+        outputs = call_of(kernel.request, values, (n,)).run().values()
         found, on_numpy[where] = _where(are_finite([*outputs], (n,)), outputs, results, where), True
         inaccurate[where] = ~are_finite(found, (n,))
     elif kernel.iterates and not kernel.request.derivative and kernel.request.options.solver != "pgs":
         # pyramids have no other solver, derivatives are made of machine code alone
-        asked = replace(kernel.request, options=replace(kernel.request.options, solver=FALLBACK))
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
-        contact_request = NumpyRequest(asked, values, (n,))
-        outputs = contact_request.run().values()
-        solved = (numbers(contact_request.is_within) > 0) & are_finite([*outputs], (n,))
+        outputs, solved = exact_steps(kernel.request, values, n)
+        solved &= are_finite(outputs, (n,))
         found = _where(solved, outputs, results, where)
         inaccurate[where] = ~solved
     else:
@@ -183,9 +179,6 @@ def solve_states(
 def _solved_otherwise(kernel: SolvedKernel, method: str, values: dict[str, NDArray[Any]], n: int) -> tuple[Any, Any]:
     """Solutions of some states (n) as direct calls make them by a method, and outputs."""
     asked, bound = replace(kernel.request, method=method), check_error_bound(kernel.error_bound)
-    if asked.derivative or not is_evaluated(asked):
-        on_numpy = numpy_fallback(kernel.request, values, (n,), bound)
-        return on_numpy, on_numpy.run().values()
     call = solved_call(asked, {name: x.astype(float) for name, x in values.items()}, (n,), bound)
     return call, call.solved().values()
 

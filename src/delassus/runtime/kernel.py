@@ -23,7 +23,7 @@ from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities import find_quantity
-from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.direct import States
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
@@ -236,7 +236,7 @@ class Kernel(SolvedKernel):
             rank[run.on_numpy], redundant[run.on_numpy] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
-        solution: ForwardDynamics = report(NumpyRequest(self.request, values, batch), resolved, self.method)
+        solution: ForwardDynamics = report(States(self.request, values, batch), resolved, self.method)
         return solution
 
     # -- states ----------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.accuracy.closed_loops import at_configurations
 from delassus.algorithms.jacobian import jacobian
-from delassus.algorithms.problem import Problem
 from delassus.contact.contacts import ContactSet
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
@@ -18,7 +18,6 @@ from delassus.contact.sparse.stepper import IMPULSES, SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_text, check_whole, finite_array
 from delassus.quantities.keywords import Control
-from delassus.spatial.numpy_ops import NumpyOps, numbers
 from delassus.spatial.rotations import Array
 
 PREFIX = "contacts_"
@@ -211,8 +210,7 @@ def checked_start(steps: BlockSteps, q: Array, v: Array, max_overlap: float) -> 
     contacts, errors, singular = steps.inspect(q, v)
     if not np.isfinite(steps.blocks.bodies.Q).all():
         for loop in (*scene.loops, *scene.springs):
-            with np.errstate(all="ignore"):
-                rows = numbers(jacobian(Problem(NumpyOps(), scene.tree, [loop], q)))
+            (rows,) = at_configurations(scene.tree, [loop], q[None], lambda at: [jacobian(at)])
             if not np.isfinite(rows).all():
                 wanted, came = "a Distance whose ends are apart", f"{loop!r}, whose ends coincide"
                 raise ConfigurationError("q0", wanted, came, "Move them apart, or hold them together by a Point.")

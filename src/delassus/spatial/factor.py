@@ -6,10 +6,7 @@ prismatic joints) reduce to a reciprocal.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
-
-import numpy as np
 
 from delassus.spatial.ops import Matrix, Ops
 
@@ -84,39 +81,3 @@ class Factor:
 
     def parts(self) -> list[Matrix]:
         return [self._ops.matrix(self._L), self._ops.matrix([self._reciprocals])]
-
-
-class CholeskyFactor:
-    """Cholesky factor ``D = C Cᵀ`` of float arrays, batched, by LAPACK.
-
-    A matrix of the batch that is not positive definite gives NaN, and leaves the others alone.
-    """
-
-    def __init__(self, D: Any) -> None:
-        try:
-            self._C = np.linalg.cholesky(D)
-        except np.linalg.LinAlgError:
-            self._C = np.full(D.shape, np.nan)
-            for at in np.ndindex(D.shape[:-2]):
-                with suppress(np.linalg.LinAlgError):
-                    self._C[at] = np.linalg.cholesky(D[at])
-
-    def half_solve(self, B: Any) -> Any:
-        return np.linalg.solve(self._C, B)
-
-    def scale(self, Z: Any) -> Any:
-        return Z
-
-    def solve(self, B: Any) -> Any:
-        return np.linalg.solve(np.swapaxes(self._C, -1, -2), np.linalg.solve(self._C, B))
-
-    def inverse(self) -> Any:
-        Z = np.linalg.inv(self._C)
-        return np.swapaxes(Z, -1, -2) @ Z
-
-    def quadratic(self, B: Any) -> Any:
-        Z = np.linalg.solve(self._C, np.swapaxes(B, -1, -2))
-        return np.swapaxes(Z, -1, -2) @ Z
-
-    def parts(self) -> list[Any]:
-        return [self._C]

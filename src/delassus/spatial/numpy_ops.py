@@ -1,46 +1,26 @@
-"""`Ops` on NumPy arrays (..., rows, columns): the reference; runs at once, batched over leading axes."""
+"""`Ops` on arrays (..., rows, columns), for formulas of joints, shapes and contact laws that simulators evaluate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from delassus.spatial.factor import CholeskyFactor, Factor
+from delassus.spatial.factor import Factor
 from delassus.spatial.ops import Body, Matrix, Ops, Scalar
-from delassus.spatial.rigid import DenseRigidInertia
-from delassus.spatial.transform import DenseTransform, Displacement
-
-Answer = tuple[str, tuple[int, int], Any]
-"""A question about structure (`Ops.nonzero`, `Ops.rank`, `Ops.known`), the shape of the matrix, and the answer."""
+from delassus.spatial.rigid import RigidInertia
+from delassus.spatial.transform import Displacement, StagedTransform
 
 
 class NumpyOps(Ops):
-    """The NumPy backend.
+    """Numbers of a type, batched over leading axes; they tell no structure, as algorithms need it, nor repeat.
 
-    Parameters
-    ----------
-    dtype : dtype-like
-        Type of the numbers; ``object`` runs the same text on any number type (such as ``mpmath.mpf``), for which
-        a subclass overrides `cos`, `sin` and `sqrt`.
-    structure : callable, optional
-        Gives the answers of a trace of the algorithm that is to run, in order, in parts that `new_questions` begins.
-        Numbers answer no question about structure, so that the same steps are taken at all states, in all batches and
-        as in the trace.
-
-    Attributes
-    ----------
-    asked : (int, int)
-        How many parts of the questions are over, and how many of this one have been answered. Set back, they are asked
-        again: of the same system at rest, say.
+    Of ``object``, a subclass overrides `cos`, `sin` and `sqrt`.
     """
 
-    def __init__(self, dtype: Any = float, structure: Callable[[], Sequence[Sequence[Answer]]] | None = None) -> None:
+    def __init__(self, dtype: Any = float) -> None:
         self.dtype = np.dtype(dtype)
-        self._structure = structure
-        self._answers: Sequence[Sequence[Answer]] | None = None
-        self.asked = 0, 0
 
     def constant(self, value: Any) -> Any:
         return np.asarray(value).astype(self.dtype)
@@ -79,27 +59,16 @@ class NumpyOps(Ops):
         return int(a.shape[-2]), int(a.shape[-1])
 
     def nonzero(self, a: Any) -> Any:
-        return self._answer("nonzero", a)
+        raise NotImplementedError
 
     def rank(self, a: Any, least: float = 0.0) -> int:
-        return int(self._answer("rank", a))
+        raise NotImplementedError
 
     def known(self, a: Any) -> Any:
-        return self._answer("known", a)
+        raise NotImplementedError
 
-    def new_questions(self) -> None:
-        self.asked = self.asked[0] + 1, 0
-
-    def _answer(self, question: str, a: Any) -> Any:
-        if self._answers is None:
-            assert self._structure is not None, "structure is asked for where no trace can tell it"
-            self._answers = self._structure()
-        part, k = self.asked
-        answers = self._answers[part] if part < len(self._answers) else ()
-        asked, shape, answer = answers[k] if k < len(answers) else ("nothing", (0, 0), None)
-        here, self.asked = self.shape(a), (part, k + 1)
-        assert (asked, shape) == (question, here), f"{question} of {here} is asked, in the trace {asked} of {shape}"
-        return answer
+    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
+        raise NotImplementedError
 
     def transpose(self, a: Any) -> Any:
         return np.swapaxes(a, -1, -2)
@@ -142,24 +111,14 @@ class NumpyOps(Ops):
     def select(self, condition: Any, x: Any, y: Any) -> Any:
         return np.where(condition, x, y)
 
-    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
-        values, stopped = list(start), np.asarray(numbers(unless))
-        for _ in range(times):
-            if np.all(stopped):
-                break
-            following, stop = body(values)
-            values = [self.select(stopped, old, new) for old, new in zip(values, following, strict=True)]
-            stopped = np.maximum(stopped, numbers(stop))
-        return values
+    def transform(self, displacement: Displacement) -> StagedTransform:
+        return StagedTransform(self, displacement)
 
-    def transform(self, displacement: Displacement) -> DenseTransform:
-        return DenseTransform(self, displacement)
+    def factor(self, D: Any, is_judged: bool = True) -> Factor:
+        return Factor(self, D, is_judged)
 
-    def factor(self, D: Any, is_judged: bool = True) -> Factor | CholeskyFactor:
-        return CholeskyFactor(D) if D.shape[-1] > 1 and self.dtype != object else Factor(self, D, is_judged)
-
-    def rigid_inertia(self, H: Any) -> DenseRigidInertia:
-        return DenseRigidInertia(self, H)
+    def rigid_inertia(self, H: Any) -> RigidInertia:
+        return RigidInertia.of_matrix(self, H)
 
 
 NUMPY = NumpyOps()

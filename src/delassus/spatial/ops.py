@@ -2,8 +2,9 @@
 
 An algorithm receives an `Ops` and never knows which backend stands behind it:
 
-* `delassus.spatial.numpy_ops.NumpyOps`: float arrays, batched over leading axes (any NumPy dtype, object included);
-* `delassus.spatial.trace.trace_ops.TraceOps`: nodes of the graph that the compiler starts from.
+* `delassus.spatial.trace.trace_ops.TraceOps`: nodes of the graph that the compiler starts from;
+* `delassus.spatial.dual_ops.DualOps`: numbers of another backend with their rates of change;
+* `delassus.spatial.numpy_ops.NumpyOps`: arrays, of formulas that simulators evaluate.
 
 Matrices of every backend support ``@``, ``+``, ``-`` and unary ``-`` themselves. Operations whose result is symmetric
 have names of their own, so that a backend can compute one triangle only.
@@ -263,12 +264,6 @@ class Ops(ScalarOps):
     @abstractmethod
     def known(self, a: Matrix) -> Any:
         """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
-
-    def new_questions(self) -> None:
-        """Say that what is asked next is of another system: what a trace has asked more of the last one is passed over.
-
-        Traces estimate errors and take all iterations; numbers take those that they need.
-        """
 
     def opaque(self, a: Matrix) -> Matrix:
         """The matrix as rounded numbers: expressions of it are not simplified with those that it was made of."""

@@ -1,4 +1,4 @@
-"""Inertias of rigid bodies that only move rigidly: ten numbers where a backend can use that, 6×6 where it cannot."""
+"""Inertias of rigid bodies that only move rigidly: ten numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from delassus.spatial.motion import plus
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.transform import DenseTransform, StagedTransform
+from delassus.spatial.transform import StagedTransform
 
 
 class RigidInertia:
@@ -56,21 +56,3 @@ class RigidInertia:
             [-y, x, 0.0, *self._C[2]],
         ]
         return self._ops.matrix([[row[a] for a in axes] for row in rows])
-
-
-class DenseRigidInertia:
-    """Rigid-body inertia as a 6 × 6 matrix."""
-
-    def __init__(self, ops: Ops, H: Matrix) -> None:
-        self._ops, self._H = ops, H
-
-    def __add__(self, other: DenseRigidInertia) -> DenseRigidInertia:
-        return DenseRigidInertia(self._ops, self._H + other._H)
-
-    def to_parent(self, X: DenseTransform) -> DenseRigidInertia:
-        """``Xᵀ I X``."""
-        return DenseRigidInertia(self._ops, X.inertia_to_parent(self._H))
-
-    def columns(self, axes: Sequence[int]) -> Matrix:
-        """Columns of the 6×6 form."""
-        return self._ops.take(self._H, None, axes)

@@ -1,9 +1,8 @@
 """Motion transforms between a link and its parent, and what they do to rows, motions and inertias.
 
 A joint displaces its link by a constant translation and rotation, then by its own translation and rotation, in this
-order from the parent. `Displacement` says which; `DenseTransform` multiplies them out to one 6×6 matrix (best for
-NumPy); `StagedTransform` applies them one after the other (fewest operations: a rotation about a coordinate axis
-touches two coordinates, a constant one by 90° none). `delassus.spatial.ops.MotionTransform` says what both do.
+order from the parent. `Displacement` says which; `StagedTransform` applies them one after the other (fewest operations:
+a rotation about a coordinate axis touches two coordinates, a constant one by 90° none).
 """
 
 from __future__ import annotations
@@ -69,46 +68,6 @@ def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: i
         constant, offset = before_rotation(constant.tobytes(), joint.axis)
         q = joint.kind.moved(ops, q, [offset]) if offset else q
     return Displacement(joint.position, constant, *joint.kind.displacement(ops, joint.motion_axes, q))
-
-
-class DenseTransform:
-    """One 6×6 matrix, batched."""
-
-    def __init__(self, ops: Ops, d: Displacement) -> None:
-        self._ops = ops
-        R, p = ops.constant(d.rotation), ops.constant(d.position[:, None])
-        if d.joint_position is not None:
-            p = p + R @ ops.matrix([[x] for x in d.joint_position])
-        if d.joint_rotation is not None:
-            R = R @ ops.matrix(d.joint_rotation.rows())
-        self._R, self._p = R, p
-        E = ops.transpose(R)
-        (px,), (py,), (pz,) = ops.entries(p)
-        cross = ops.matrix([[0 * px, -pz, py], [pz, 0 * px, -px], [-py, px, 0 * px]])
-        top = ops.hstack([E, -(E @ cross)])
-        self._X = ops.vstack([top, ops.hstack([ops.zeros(3, 3), E])])
-        self._XT = ops.transpose(self._X)
-
-    def rows_to_parent(self, K: Matrix) -> Matrix:
-        return K @ self._X
-
-    def motions_to_child(self, V: Matrix) -> Matrix:
-        return self._X @ V
-
-    def forces_to_parent(self, F: Matrix) -> Matrix:
-        return self._XT @ F
-
-    def inertia_to_parent(self, H: Matrix) -> Matrix:
-        return self._ops.sym_product(self._XT, H @ self._X)
-
-    def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
-        return self._ops.sym_product(self._X @ W, self._XT)
-
-    def rotate_to_parent(self, V: Matrix) -> Matrix:
-        return self._R @ V
-
-    def position(self) -> Matrix:
-        return self._p
 
 
 class StagedTransform:

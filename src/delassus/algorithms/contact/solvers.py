@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from delassus.algorithms.contact.admm import admm
 from delassus.algorithms.contact.law import clamped
@@ -144,18 +145,31 @@ def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scal
     return [a, b, n, *turned]
 
 
-EXACT: list[Solver] = []
-"""What solves problems on NumPy to the end, state by state; the package says it when it is imported."""
+EXACT: list[Callable[[Any, float], Any]] = []
+"""What solves a problem of arrays (n,) to the end, state by state; the package says it when it is imported."""
 
 
-def exact(problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
-    """Impulses of states that sweeps do not solve."""
-    (solve,) = EXACT
-    return solve(problem, start, times, tolerance)
+class Unsolved(Exception):
+    """A step has come to a problem whose impulses are not given."""
+
+    def __init__(self, problem: StepProblem, tolerance: float) -> None:
+        super().__init__("a problem whose impulses are not given")
+        self.problem, self.tolerance = problem, tolerance
+
+
+class Exact:
+    """The solver of states that sweeps do not solve: impulses of one problem after the other are given."""
+
+    def __init__(self, given: Sequence[Sequence[Scalar]]) -> None:
+        self._given = iter(given)
+
+    def __call__(self, problem: StepProblem, start: Sequence[Scalar], times: int, tolerance: float) -> list[Scalar]:
+        """Those of the next problem."""
+        found = next(self._given, None)
+        if found is None:
+            raise Unsolved(problem, tolerance)
+        return list(found)
 
 
 SOLVERS: Mapping[str, Solver] = MappingProxyType({"nsgs": sweeps, "pgs": sweeps, "admm": admm})
 """Sweeps over cones, sweeps over pyramids, alternating directions over cones."""
-
-FALLBACK = "exact"
-"""Name of `exact` as the solver of a request."""

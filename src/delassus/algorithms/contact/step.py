@@ -60,7 +60,7 @@ from delassus.algorithms.contact.solution import (
     points_of,
     pushes,
 )
-from delassus.algorithms.contact.solvers import exact
+from delassus.algorithms.contact.solvers import Exact
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -149,7 +149,7 @@ class KernelStep:
             energies = None
             if any(x.turning for x in points):
                 problem, p, energies = problem.without_gain(
-                    p, lambda x: solver(x, start, times, tolerance), tolerance if solver is exact else None
+                    p, lambda x: solver(x, start, times, tolerance), tolerance if isinstance(solver, Exact) else None
                 )
             p = p if image is None else problem.implicit(p, image)
             if at.moves:

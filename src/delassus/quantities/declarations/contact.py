@@ -14,7 +14,7 @@ from delassus.algorithms.contact.changes.step import step_changes
 from delassus.algorithms.contact.impacts import is_struck
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.algorithms.contact.solution import StepInputs, StepSolution
-from delassus.algorithms.contact.solvers import FALLBACK, SOLVERS, exact
+from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.crba import mass_matrix
@@ -105,7 +105,7 @@ def _solved(bound: BoundRequest) -> tuple[KernelStep, StepSolution]:
     bound.tree = _of_few_operations(bound.request)
     bound.ops.new_system()
     step = KernelStep(_inputs(bound), bound.ops.epsilon)
-    solver = exact if options.solver == FALLBACK else SOLVERS[options.solver]
+    solver = SOLVERS[options.solver] if bound.solver is None else bound.solver
     how = solver, options.sweeps, options.tolerance, options.solver == "pgs"
     found = step.solve(bound.entries("impulses"), *how)
     is_within = bound.ops.less(maximum_of(bound.ops, found.residuals), options.tolerance) * found.resolved

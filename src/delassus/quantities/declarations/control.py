@@ -23,8 +23,8 @@ from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.inverse_dynamics import friction_of, weights_of
-from delassus.quantities.direct import bind
-from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.direct import DirectCall, bind, evaluated, system_of
+from delassus.quantities.evaluate import held_rows
 from delassus.quantities.keywords import Arrays, Constraints, Motion
 from delassus.quantities.options import MOTION
 from delassus.quantities.quantity import Output, Quantity
@@ -267,21 +267,21 @@ def control(
     asked = {name: x for name, x in options.items() if x is not None}
     bound = bind(tree, tasks, CONTROL, {"q": q, "v": v}, AUTO, impedance=impedance, limits=limits, **asked, **given)
 
-    def by_constraint(bound: NumpyRequest, found: dict[str, Array]) -> Control:
-        bound.warn_of_states(found, _contradict(bound))
-        ends = np.cumsum([c.size for c in bound.constraints])
+    def by_constraint(bound: DirectCall, found: dict[str, Array]) -> Control:
+        bound.warn_of_states(found, conflicting=_contradict(bound))
+        ends = np.cumsum([c.size for c in bound.request.constraints])
         forces = tuple(np.array(x) for x in np.split(found["forces"], ends[:-1], axis=-1)) if len(ends) else ()
         return Control(found["tau"], forces, found["missed"], found.get("force_residual", np.zeros_like(found["tau"])))
 
     return bound.reported(by_constraint)
 
 
-def _contradict(bound: NumpyRequest) -> NDArray[np.bool_] | bool:
+def _contradict(bound: DirectCall) -> NDArray[np.bool_] | bool:
     """States (...) at which rows of contacts contradict one another."""
-    tasks, n = bound.request.options.tasks, len(bound.constraints)
+    tasks, held = bound.request.options.tasks, bound.request.constraints
     assert tasks is not None, "of control only"
-    if tasks == n:
+    if tasks == len(held):
         return False
+    found, _ = evaluated(held_rows(bound.request), bound)
     with np.errstate(all="ignore"):
-        held = bound.motion().at_state(bound.entries("q"), bound.entries("v"), range(tasks, n))
-        return contradict(held, bound.batch)
+        return contradict(system_of(bound.request, bound.values, found, bound.batch, tasks), bound.batch)

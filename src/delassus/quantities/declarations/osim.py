@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Unpack, get_args
+from collections.abc import Sequence
+from typing import Unpack, cast, get_args
 
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.operator import DelassusOperator
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms import crba, rnea
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
@@ -17,18 +17,22 @@ from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
+from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.osim.product import delassus_product
+from delassus.algorithms.osim.pv import rows_of
+from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
+from delassus.quantities import evaluate
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.direct import COMPILED_FROM, bind
-from delassus.quantities.evaluate import NumpyRequest
+from delassus.quantities.direct import bind
 from delassus.quantities.keywords import Arrays, Constraints, DynamicsMethod, OsimMethod, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
-from delassus.spatial.ops import Matrix
+from delassus.spatial.motion import column
+from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
 
 METHODS = {**NAMED, AUTO: auto}
@@ -68,6 +72,26 @@ def _solution(bound: BoundRequest) -> list[Matrix]:
     return [y, bound.ops.matrix([[rank]])]
 
 
+def _branch_solution(bound: BoundRequest) -> list[Matrix]:
+    problem, ops = bound.problem(), bound.ops
+    parts, x = branches(problem), stacked(bound, bound.entries("x"))
+    typical, every = mobility_bound(problem, Articulated(problem)), range(problem.n_rows)
+    given, rows = list[Matrix](), cast("list[Scalar]", [0.0] * problem.n_rows)
+    covered = {c for s in parts.stacks for c in s.constraints}
+    certain: Scalar = float(len(covered) == len(problem.constraints))  # the others are moved by nothing
+    for stack in parts.stacks:
+        own = [r for c in stack.constraints for r in every[problem.rows[c]]]
+        given.append(ops.take(x, own, None))
+        for k, r in enumerate(own):
+            certain = certain * ops.less(UNMOVED * typical[r], ops.entries(stack.L)[k][k])
+    bound.is_within = certain
+    for stack, part in zip(parts.stacks, FastFactor(problem, parts).solve(ops, given), strict=True):
+        y = column(ops, part)
+        for c, at in rows_of(problem, stack.constraints).items():
+            rows[problem.rows[c]] = y[at.start : at.stop]
+    return [stacked(bound, rows)]
+
+
 def _damped_solution(bound: BoundRequest) -> list[Matrix]:
     damping, x = (stacked(bound, bound.entries(name)) for name in ("d", "x"))
     motion = damped_problem(bound.problem(), damping, x)
@@ -90,10 +114,6 @@ def _mass_matrix(bound: BoundRequest) -> list[Matrix]:
 
 def _coriolis_matrix(bound: BoundRequest) -> list[Matrix]:
     return [rnea.coriolis_matrix(bound.unforced())]
-
-
-def _jacobian(bound: BoundRequest) -> list[Matrix]:
-    return [jacobian_algorithm.jacobian(bound.problem())]
 
 
 DELASSUS = Quantity(
@@ -145,6 +165,15 @@ DELASSUS_SOLUTION = Quantity(
     judges_rows=True,
     inverts_mass=True,
 )
+BRANCH_SOLUTION = Quantity(
+    "branch_solution",
+    "Solution with the Delassus matrix, factorised branch by branch",
+    ("q", "x"),
+    (Output("y", ("m",), "constraint forces G^-1 x of accelerations x along rows"),),
+    _branch_solution,
+    inverts_mass=True,
+    is_private=True,
+)
 DAMPED_SOLUTION = Quantity(
     "damped_solution",
     "Solution with the damped Delassus matrix",
@@ -168,15 +197,6 @@ CORIOLIS_MATRIX = Quantity(
     (Output("C", ("nv", "nv"), "joint forces C v keep the velocity where there is no gravity"),),
     _coriolis_matrix,
 )
-JACOBIAN = Quantity(
-    "jacobian",
-    "Constraint Jacobian",
-    ("q",),
-    (Output("J", ("m", "nv"), "constraint Jacobian, velocities along the rows"),),
-    _jacobian,
-)
-
-
 IMPULSE = Quantity(
     "impulse",
     "Impact of constraints that close",
@@ -333,15 +353,20 @@ def delassus_operator(
     >>> bool(np.allclose(op.apply(op.solve(x)), x))
     True
     """
-    bound = bind(tree, constraints, DELASSUS, {"q": q}, AUTO, **given)
+    bound = bind(tree, constraints, DELASSUS, {"q": q}, "pv-osimr", **given)
     bound.run()  # warns where matrices are nearly singular
-    at = NumpyRequest(bound.request, bound.values, bound.batch)
-    known = {asked.name: asked for asked in (DELASSUS, DELASSUS_PRODUCT, DELASSUS_SOLUTION, DAMPED_SOLUTION)}
+    known = {of.name: of for of in (evaluate.JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
 
-    def run(name: str, **arguments: Array) -> Mapping[str, Array]:
-        return bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given).run()
+    def run(name: str, **arguments: Array) -> list[Array]:
+        if name == "delassus":
+            return [*bound.run().values()]
+        call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given)
+        if name != "branch_solution":
+            return [*call.run().values()]
+        y, error = call.computed()
+        return [y, error <= ERROR_BOUND["float64"]]
 
-    return DelassusOperator(at.problem(), bound.batch, damping, run, prod(bound.batch) >= COMPILED_FROM)
+    return DelassusOperator(bound.batch, bound.request.shape_of(("m",))[0], damping, run)
 
 
 def mass_matrix(tree: Tree, q: ArrayLike, *, payloads: Payloads = None) -> Array:
@@ -383,26 +408,6 @@ def coriolis_matrix(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payload
     True
     """
     return bind(tree, (), CORIOLIS_MATRIX, {"q": q, "v": v}, payloads=payloads).run()["C"]
-
-
-def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
-    """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
-
-    Takes what `delassus` takes, without ``method``, and raises what that raises; payloads change nothing.
-
-    Returns
-    -------
-    (..., m, nv) array
-        Of a `Weld` of one link it is ``pinocchio.getFrameJacobian`` in the frame's local axes.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
-    (6, 7)
-    """
-    return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
 
 
 def impulse(

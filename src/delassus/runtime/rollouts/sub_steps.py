@@ -16,15 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.accuracy.closed_loops import at_configurations
 from delassus.accuracy.rank import DependentRows
+from delassus.algorithms.loops.independent import row_squares
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
-from delassus.quantities import find_quantity
-from delassus.quantities.evaluate import NumpyRequest
-from delassus.quantities.request import Request, request
+from delassus.model.topology import characteristic_length
+from delassus.quantities.request import Request
 from delassus.runtime.compile import compile, compile_at_once
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
+from delassus.spatial.motion import from_entries
 from delassus.spatial.rotations import Array
 
 OPEN = 1e-4
@@ -126,12 +128,12 @@ class Loops:
 
     def _units(self) -> Array:
         """What errors of rows are multiplied by (m): of rows along unit vectors 1 over a length, of turns 1."""
-        still = {"q": self._tree.neutral(), "v": np.zeros(self._tree.nv)}
-        asked = request(self._tree, self.constraints, find_quantity("constraint_errors"))
-        problem = NumpyRequest(asked, still, ()).problem()
-        squares: list[Any] = [x for k in range(len(self.constraints)) for x in problem.row_sizes(k)]
-        sizes = np.sqrt(np.array(squares, dtype=float))
-        return np.asarray(1.0 / (problem.length * np.where(sizes > 0.0, sizes, 1.0)))
+        still = self._tree.neutral()[None]
+        (squares,) = at_configurations(
+            self._tree, self.constraints, still, lambda at: [from_entries(at.ops, row_squares(at))]
+        )
+        sizes = np.sqrt(squares[0, :, 0])
+        return np.asarray(1.0 / np.where(sizes > 0.0, sizes, characteristic_length(self._tree)))
 
     def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
         """Largest errors of loops at states (...), and these with what velocities make of them in a step."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.graph import Graph, Loop
 from delassus.spatial.trace.operations import OPERATIONS, Op
+
+if TYPE_CHECKING:
+    from delassus.spatial.trace.trace_ops import TraceOps
 
 INPUT, CONSTANT = int(Op.INPUT), int(Op.CONSTANT)
 
@@ -25,6 +28,31 @@ def interpret(graph: Graph, x: NDArray[Any]) -> list[NDArray[Any]]:
         values = evaluate(graph, list(np.moveaxis(x, -1, 0)), lambda c: np.full(batch, c, x.dtype), SEMANTICS)
     empty = np.zeros((*batch, 0), dtype=x.dtype)
     return [np.stack([values[k] for k in group], axis=-1) if len(group) else empty for group in graph.outputs]
+
+
+def interpret_trace(ops: TraceOps, outputs: Sequence[Sequence[int]], x: NDArray[Any]) -> list[NDArray[Any]]:
+    """Run what has been traced, loops and all, on inputs (k, n); one array (k, m) for each group of ``outputs``."""
+    nodes = ops.since(0)
+    n_inputs = sum(op == INPUT for op, *_ in nodes)
+    inputs = np.concatenate([x, np.zeros((len(x), n_inputs - x.shape[1]))], axis=1)
+    every = ops.loops
+    for k, loop in enumerate(every):
+        assert isinstance(loop, Loop), "calls are the compiler's"
+        if not loop.times:  # here begins the single pass that has what follows inside
+            loop = next(x for i, x in enumerate(every) if isinstance(x, Loop) and i - x.inside == k + 1 and x.inside)
+            (inputs[:, [nodes[i][1] for i in loop.carried]],) = interpret(ops.graph([loop.start]), inputs)
+            continue
+        carried, final = ([nodes[i][1] for i in which] for which in (loop.carried, loop.final))
+        values, body = inputs[:, carried], ops.graph([loop.following])
+        if not loop.inside:
+            (values,) = interpret(ops.graph([loop.start]), inputs)
+        for _ in range(loop.times):
+            if values[:, -1].all():
+                break
+            inputs[:, carried] = values
+            (values,) = interpret(body, inputs)
+        inputs[:, final] = values
+    return interpret(ops.graph(outputs), inputs)
 
 
 def evaluate(

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.numpy_ops import Answer
 from delassus.spatial.ops import Body, Ops, ScalarOps
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node
@@ -49,8 +48,6 @@ class TraceOps(Ops):
         What `mark` was told, in order: the nodes that each phase computes.
     at : list of float
         Value of each node at the generic state; of a constant, its number.
-    answers : list of list of Answer
-        What was asked about structure, in order, and what the answers were; of each system that was said to be new.
     pivots : dict of int to (int, bool, int)
         Nodes that eliminations divide by: what each is judged by, whether by its square, and the system that it is of.
     exact : set of int
@@ -70,7 +67,6 @@ class TraceOps(Ops):
         self.totals: list[tuple[list[int], int]] = []
         self.phases: list[tuple[str, list[int]]] = []
         self.at: list[float] = [0.0]
-        self.answers: list[list[Answer]] = [[]]
         self.pivots: dict[int, tuple[int, bool, int]] = {}
         self.exact: set[int] = set()
         self.loops: list[Loop | Calls] = []
@@ -337,10 +333,10 @@ class TraceOps(Ops):
         return shape
 
     def nonzero(self, a: Any) -> Any:
-        return self._answer("nonzero", a, np.array(a.nodes(), dtype=int).reshape(a.shape) != 0)
+        return np.array(a.nodes(), dtype=int).reshape(a.shape) != 0
 
     def rank(self, a: Any, least: float = 0.0) -> int:
-        return int(self._answer("rank", a, rank_of(self._values(a), np.maximum(self.errors_of(a), least))))
+        return int(rank_of(self._values(a), np.maximum(self.errors_of(a), least)))
 
     def copied(self, x: int) -> int:
         """Another node of the same number."""
@@ -359,7 +355,7 @@ class TraceOps(Ops):
 
     def known(self, a: Any) -> Any:
         all_known = all(self._nodes[x][0] == CONSTANT for x in a.nodes())
-        return self._answer("known", a, self._values(a) if all_known else None)
+        return self._values(a) if all_known else None
 
     def _values(self, a: Table) -> Any:
         return np.array([self.at[x] for x in a.nodes()]).reshape(a.shape)
@@ -375,13 +371,6 @@ class TraceOps(Ops):
                 at.append(some + some * factor * (max(1.0, self.rounding(value)) if op == CONSTANT else 1.0))
         found = np.array([[at[x] for x in a.nodes()] for at in self._erring]).reshape(SAMPLES, *a.shape)
         return np.linalg.norm(found - self._values(a), axis=0)
-
-    def _answer(self, question: str, a: Table, answer: Any) -> Any:
-        self.answers[-1].append((question, a.shape, answer))
-        return answer
-
-    def new_questions(self) -> None:
-        self.answers.append([])
 
     def transpose(self, a: Any) -> Any:
         rows = [list(column) for column in zip(*a.rows, strict=True)] if a.rows else [[] for _ in range(a.columns)]

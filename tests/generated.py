@@ -26,7 +26,7 @@ import pytest
 
 import delassus as ds
 from generated_cases import FUNCTIONS, OF_KERNELS, Case, arguments_of, cases, command_of, results_of
-from internals import call_of
+from internals import calls
 from programs import HAS_FMA, host, reference
 from test_c import GCC, Compiled
 from tools import NOTHING
@@ -119,7 +119,7 @@ class Check:
         exact = case.interpreted(self.values, float, np.longdouble)
         self.expected, self.solved, self.status, self.worst = exact, self.converged(exact), None, 0.0
         if not case.modes:
-            request = call_of(case.asked, wide, (self.n,))
+            request = calls.call_of(case.asked, wide, (self.n,))
             direct = request.run()
             if case.asked.has_status:
                 self.status = request.status
@@ -140,7 +140,7 @@ class Check:
 
     def dependent(self, wide):
         """The same of rows that depend on one another: what NumPy finds, and its forces are those of least norm."""
-        case, request = self.case, call_of(self.case.asked, wide, (self.n,))
+        case, request = self.case, calls.call_of(self.case.asked, wide, (self.n,))
         self.expected, self.status, self.worst = request.run(), None, 0.0
         q, flags = wide["q"], wide.get("active", np.ones((self.n, len(case.constraints))))
         acting = np.repeat(flags, [c.size for c in case.constraints], axis=1)
@@ -339,7 +339,7 @@ class Check:
             return
         k, estimate = int(case.rng.integers(self.n)), self.worst
         if case.asked.is_chosen and case.constraints and case.asked.has_status and not case.is_dependent:
-            request = call_of(replace(case.asked, method=OF_FUNCTIONS), self.values, (self.n,))
+            request = calls.call_of(replace(case.asked, method=OF_FUNCTIONS), self.values, (self.n,))
             request.run()
             estimate = np.maximum(estimate, self.estimated(request))
         first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}

@@ -11,7 +11,6 @@ from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.activation import Conditions
-from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
@@ -63,14 +62,14 @@ from delassus.model.kinematics import frame_pose, joint_displacement, world_pose
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
-from delassus.quantities import QUANTITIES, bound_request, direct, evaluate, find_quantity
+from delassus.quantities import QUANTITIES, bound_request, calls, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
-from delassus.quantities.direct import bind, call_of
+from delassus.quantities.direct import bind
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.evaluate import exact_steps, rcond_program
 from delassus.quantities.request import request

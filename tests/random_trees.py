@@ -9,7 +9,7 @@ import numpy as np
 import delassus as ds
 from delassus import Tree
 from delassus.errors import ModelError
-from internals import Actuator, RawJoint, RawLink, build_tree, call_of, joint_kinds, usual_states
+from internals import Actuator, RawJoint, RawLink, build_tree, calls, joint_kinds, usual_states
 from tools import random_frame, random_rotation, requested
 
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.REVOLUTE, *joint_kinds.KINDS, None)  # None: fixed
@@ -332,7 +332,7 @@ def independent_constraints(mechanism, name, most_rows):
 def are_independent(asked):
     """Whether the rows of a request are, at all usual states, as far as matters here."""
     q = np.concatenate(usual_states(asked))
-    G = call_of(asked, split(asked.arguments, q), (len(q),)).computed()[0]
+    G = calls.call_of(asked, split(asked.arguments, q), (len(q),)).computed()[0]
     d = np.sqrt(np.diagonal(G, axis1=1, axis2=2))
     if not np.all(d > 1.0 / WELL_CONDITIONED):
         return False

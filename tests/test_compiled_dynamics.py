@@ -21,7 +21,6 @@ from internals import (
     UNCONSTRAINED,
     RawJoint,
     RawLink,
-    Solution,
     bound_request,
     build_tree,
     dynamics,
@@ -41,7 +40,7 @@ SINGLE = 2e-3
 
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
 SIZES = (0, 1, 7, 8, 9, 17)
-TERMS = bound_request.relative_error.__globals__["Terms"]
+Solution, TERMS = bound_request.Solution, bound_request.relative_error.__globals__["Terms"]
 
 
 ROBOTS = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import direct
+from internals import calls
 from tools import AGREEMENT, error
 
 BATCH = (2, 6)
@@ -161,8 +161,8 @@ def test_what_a_warm_call_enters(name):
 
 def test_equal_calls_share_a_program(monkeypatch):
     """Robots, constraints and options that are equal; others do not, and what was long ago goes."""
-    monkeypatch.setattr(direct, "_KEPT", type(direct._KEPT)())
-    kept = direct._KEPT._kept
+    monkeypatch.setattr(calls, "KEPT", type(calls.KEPT)())
+    kept = calls.KEPT._kept
     G = ds.delassus(ROBOT, FEET, POSE)
     programs = {id(x.kernel) for x in kept.values()}
     assert np.array_equal(ds.delassus(pickle.loads(pickle.dumps(ROBOT)), tuple(tips()), POSE), G)
@@ -174,7 +174,7 @@ def test_equal_calls_share_a_program(monkeypatch):
         assert np.array_equal(c, ds.bias_force(ROBOT, POSE, STILL, gravity=[[*same]])[0])
     with pytest.raises(ds.DelassusError):
         ds.bias_force(ROBOT, POSE, STILL, gravity=True)
-    monkeypatch.setattr(direct, "MOST_KEPT", 2)
+    monkeypatch.setattr(calls, "MOST_KEPT", 2)
     for length in (2, 3, 4):
         arm = ds.mechanisms.chain(length)
         assert ds.mass_matrix(arm, arm.neutral()).shape == (length, length)

@@ -18,8 +18,7 @@ from internals import (
     NEVER,
     EliminationOrder,
     TraceOps,
-    call_of,
-    direct,
+    calls,
     elimination_order,
     interpret,
     rcond_by_pivots,
@@ -240,9 +239,9 @@ def test_many_loops_in_extended_precision():
     case = welded_ladder(9)
     states = random_states(case, 3)
     asked = requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none")
-    assert direct.is_long(asked)
-    assert not direct.is_long(replace(asked, constraints=asked.constraints[:2]))
-    doubtful = call_of(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
+    assert calls.is_long(asked)
+    assert not calls.is_long(replace(asked, constraints=asked.constraints[:2]))
+    doubtful = calls.call_of(asked, {"q": states.q, "v": states.v, "tau": states.tau}, (3,))
     doubtful.error_bound = 1e-13
     found = list(doubtful.run().values())
     wanted = dense(case, states)

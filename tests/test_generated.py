@@ -53,7 +53,7 @@ def test_found(name, number, k):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_on_jax(name):
-    """Public functions, which compile their kernel then, against their own results on NumPy."""
+    """Public functions, which compile their kernel then, against their own results at once."""
     case = next(case for case in (Case(name, NUMBER + i, derives=False, most=3) for i in range(9)) if case.is_wide)
     check = Check(case)
     check.reference()

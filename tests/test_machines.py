@@ -11,7 +11,6 @@ import pytest
 
 import delassus as ds
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
-from delassus.model.inertia import motion_transform
 from delassus.spatial.elementary_displacements import elementary_rotations
 from delassus.spatial.factor import Factor
 from delassus.spatial.rigid import RigidInertia
@@ -422,7 +421,10 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
         q = kind.random(rng, (4,), joint.lower, joint.upper)
         d = displacement(ops, joint, partial(ops.entry, q), 0)
         staged, (turn, shift) = StagedTransform(ops, d), joint_displacement(joint, q)
-        X = motion_transform(R @ turn, position + shift @ R.T)
+        E, p = np.swapaxes(R @ turn, -1, -2), position + shift @ R.T
+        across = -E @ np.swapaxes(np.cross(np.eye(3), np.expand_dims(p, -2)), -1, -2)
+        X = np.concatenate([np.concatenate(np.broadcast_arrays(E, across), axis=-1),
+                            np.concatenate(np.broadcast_arrays(np.zeros((3, 3)), E), axis=-1)], axis=-2)  # fmt: skip
         XT = np.swapaxes(X, -1, -2)
         for operation, operand, expected in (
             ("rows_to_parent", K, K @ X), ("motions_to_child", V, X @ V), ("forces_to_parent", V, XT @ V),

@@ -1,6 +1,6 @@
 """Declarations of quantities: their outputs, alone and packed, and their documents; requests are resolved once.
 
-`test_generated` evaluates each on NumPy and compiled.
+`test_generated` evaluates each at once and compiled.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def test_a_declaration_is_all_that_a_quantity_takes(robot):
 
 
 def test_a_toy_algorithm_needs_its_text_and_its_row(monkeypatch):
-    """One that the table names runs on NumPy and compiled; it is refused without."""
+    """One that the table names runs at once and compiled; it is refused without."""
     tree, constraints = ds.mechanisms.star(2, 2), (ds.Weld("branch1_2"), ds.Point("branch2_2", "branch1_1"))
 
     def toy(problem):

@@ -11,7 +11,7 @@ import delassus as ds
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
 from internals import (
     TraceOps,
-    call_of,
+    calls,
     example_robot_files,
 )
 from programs import reference
@@ -131,7 +131,7 @@ def test_every_system_of_a_step_is_solved(seed):
     of_method = {}
     for method in ("proximal", "kkt"):
         asked = requested(m.tree, rows, "step", method=method, integrator="rk4", impacts=True)
-        of_method[method] = call_of(asked, values, (3,)).run()
+        of_method[method] = calls.call_of(asked, values, (3,)).run()
     for name, found in of_method["proximal"].items():
         assert apart(found, of_method["kkt"][name]) < 1e-9, name
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -18,7 +19,6 @@ from internals import (
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NumpyOps,
-    Solution,
     TraceOps,
     acceleration_from_mujoco,
     bind,
@@ -179,7 +179,7 @@ def by_method(motion, name):
         found = DYNAMICS_ALGORITHMS[name](problem)
         return [x for x in (found.qdd, found.forces, found.delassus) if x is not None]
 
-    return Solution(*motion.made(make, name))
+    return SimpleNamespace(**dict(zip(("qdd", "forces", "delassus"), motion.made(make, name), strict=False)))
 
 
 def error_estimates(motion, name):

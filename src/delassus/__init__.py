@@ -145,7 +145,7 @@ from delassus.formats.load import load
 from delassus.formats.parallel import load_parallel
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
-from delassus.quantities import direct as _direct
+from delassus.quantities import calls as _calls
 from delassus.quantities.declarations.control import Control, control
 from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
 from delassus.quantities.declarations.inverse_dynamics import (
@@ -197,7 +197,7 @@ from delassus.quantities.declarations.regressors import BaseParameters, base_par
 from delassus.quantities.declarations.sensors import sensors
 from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
-from delassus.quantities.gains import Baumgarte
+from delassus.quantities.keywords import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
 from delassus.runtime.libraries.graphs import announce as _announce
 from delassus.version import __deprecated__ as __deprecated__
@@ -343,7 +343,7 @@ def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
     return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
 
 
-_direct.KERNELS[:] = [_kernel_of, _evaluated]
+_calls.KERNELS[:] = [_kernel_of, _evaluated]
 _contact_solvers.EXACT[:] = [_exact_impulses]
 _announce()
 

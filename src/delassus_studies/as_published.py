@@ -54,6 +54,7 @@ from delassus.spatial.rotations import Array
 from delassus.spatial.trace.rank import rank_of
 from delassus.spatial.trace.trace_ops import TraceOps
 from delassus.spatial.transform import Displacement
+from delassus_studies.count_ops import DenseRigidInertia, DenseTransform
 
 ROUND_OFF = 1e-13
 """Of entries of a matrix whose rank is asked for, relative to the largest one."""
@@ -270,64 +271,6 @@ class CasadiDynamicsOps(CasadiOps):
 
     def factor(self, D: Any, is_judged: bool = True) -> CholeskyFactor:
         return CholeskyFactor(self, D)
-
-
-class DenseTransform:
-    """One 6×6 matrix, batched."""
-
-    def __init__(self, ops: Ops, d: Displacement) -> None:
-        self._ops = ops
-        R, p = ops.constant(d.rotation), ops.constant(d.position[:, None])
-        if d.joint_position is not None:
-            p = p + R @ ops.matrix([[x] for x in d.joint_position])
-        if d.joint_rotation is not None:
-            R = R @ ops.matrix(d.joint_rotation.rows())
-        self._R, self._p = R, p
-        E = ops.transpose(R)
-        (px,), (py,), (pz,) = ops.entries(p)
-        cross = ops.matrix([[0 * px, -pz, py], [pz, 0 * px, -px], [-py, px, 0 * px]])
-        top = ops.hstack([E, -(E @ cross)])
-        self._X = ops.vstack([top, ops.hstack([ops.zeros(3, 3), E])])
-        self._XT = ops.transpose(self._X)
-
-    def rows_to_parent(self, K: Matrix) -> Matrix:
-        return K @ self._X
-
-    def motions_to_child(self, V: Matrix) -> Matrix:
-        return self._X @ V
-
-    def forces_to_parent(self, F: Matrix) -> Matrix:
-        return self._XT @ F
-
-    def inertia_to_parent(self, H: Matrix) -> Matrix:
-        return self._ops.sym_product(self._XT, H @ self._X)
-
-    def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
-        return self._ops.sym_product(self._X @ W, self._XT)
-
-    def rotate_to_parent(self, V: Matrix) -> Matrix:
-        return self._R @ V
-
-    def position(self) -> Matrix:
-        return self._p
-
-
-class DenseRigidInertia:
-    """Rigid-body inertia as a 6 × 6 matrix."""
-
-    def __init__(self, ops: Ops, H: Matrix) -> None:
-        self._ops, self._H = ops, H
-
-    def __add__(self, other: DenseRigidInertia) -> DenseRigidInertia:
-        return DenseRigidInertia(self._ops, self._H + other._H)
-
-    def to_parent(self, X: DenseTransform) -> DenseRigidInertia:
-        """``Xᵀ I X``."""
-        return DenseRigidInertia(self._ops, X.inertia_to_parent(self._H))
-
-    def columns(self, axes: Sequence[int]) -> Matrix:
-        """Columns of the 6×6 form."""
-        return self._ops.take(self._H, None, axes)
 
 
 class CompositeTraceOps(TraceOps):

@@ -213,7 +213,7 @@ def at_configurations(
 ) -> list[Array]:
     """What ``make`` makes of the robot at configurations (k, nq), and with each call anything: arrays (k, i, j)."""
     ops = TraceOps()
-    found = make(_problem(ops, tree, constraints, ops.vector(tree.nq, generic_configurations(tree, 0))))
+    found = make(_problem(ops, tree, constraints, ops.vector(tree.nq, generic_configurations(tree, 0).tolist())))
     values = interpret_trace(ops, [ops.nodes(a) for a in found], q)
     return [x.reshape(len(q), *ops.shape(a)) for a, x in zip(found, values, strict=True)]
 

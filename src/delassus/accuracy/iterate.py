@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.spatial.rotations import Array
-
-if TYPE_CHECKING:
-    from delassus.accuracy.status import System
 
 TOLERANCE = 1e-9
 """Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""
@@ -35,14 +31,15 @@ class Iterated:
     converged: NDArray[np.bool_]
 
 
-def iterations_of(system: System, tau: Array, b: Array, tolerance: float, most: int) -> Iterated:
+def iterations_of(
+    G: Array, asked: Array, gamma: Array, by_joints: Array, b: Array, tolerance: float, most: int
+) -> Iterated:
     """How many iterations each state (k) needs, `ITERATIONS` and ``most`` at most; the residual is that of none.
 
-    ``b`` (k, 2 n − 1, m) are what rows miss after each of the iterations, ``tau`` (k, nv) the joint forces.
+    ``asked`` (k, m) are the accelerations of rows that constraints add, of ``gamma``, ``by_joints`` those that joint
+    forces cause, and ``b`` (k, 2 n − 1, m) what rows miss after each of the iterations.
     """
-    G, asked, gamma = system.G, system.deficit, system.gamma
     scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)
-    by_joints = (np.swapaxes(system.caused, -1, -2) @ tau[..., None])[..., 0]
     rounding = ROUNDING * np.finfo(float).eps / tolerance * by_joints
     size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2 + rounding * rounding), axis=-1)
 

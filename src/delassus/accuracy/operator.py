@@ -54,13 +54,13 @@ class DelassusOperator:
         m = self.shape[-1]
         self.factorisation = np.full(self._batch, Factorisation.BRANCHES, dtype=object)
         _, is_certain = self._run("branch_solution", x=np.zeros(m))
-        self._rest, self._inverse = ~is_certain, np.zeros((0, m, m))
+        self._rest, self._inverse = np.asarray(is_certain == 0.0), np.zeros((0, m, m))
         if not self._rest.any():
             return
         G, typical = (x[self._rest] for x in self._run("judged_rows"))
         scaled, rank = at_unit_diagonal(G, UNMOVED * typical)
         singular = rank < m
-        self.factorisation[self._rest] = np.where(singular, Factorisation.SINGULAR, Factorisation.DENSE)
+        self.factorisation[self._rest] = [Factorisation.SINGULAR if x else Factorisation.DENSE for x in singular]
         dependent = DependentRows(G, typical)
         half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
         self._inverse = dependent.without_null(half)

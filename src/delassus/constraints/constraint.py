@@ -6,7 +6,7 @@ know these, and the right-hand side ``k`` of ``Σ K a + Σ C q̈ = k``, with the
 
     k = target − drift − gravity − β velocity − α position
 
-A kind is written in the vocabulary of `Ops`, and so is the same text on NumPy and in traces.
+A kind is written in the vocabulary of `Ops`, on which traces are made.
 """
 
 from __future__ import annotations

@@ -1,76 +1,25 @@
-"""Direct calls: what users hand over, checked, and the program that the evaluator runs, kept for the next call.
-
-States that a program does not solve, and rows that depend on one another, are dealt with on arrays that programs return
-(`SolvedCall`). Machine code runs all arrays of other libraries.
-"""
+"""Direct calls: what users hand over, checked, and the program of it; machine code runs arrays of other libraries."""
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from delassus.accuracy.iterate import TOLERANCE, Iterated, iterations_of
-from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
-from delassus.accuracy.rank import by_mass, least_squares, mass_condition
-from delassus.accuracy.status import EPSILON, DynamicsStatus, Resolved, System, are_finite, resolve, warn_of, worst
-from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
-from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
 from delassus.model.check import library_of
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
+from delassus.quantities import calls
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
-from delassus.quantities.estimate import for_direct_calls, is_long
-from delassus.quantities.evaluate import (
-    JUDGED_ROWS,
-    MASS_AND_ROWS,
-    Stage,
-    accurate,
-    number_of_systems,
-    require_independent,
-    stage,
-    warn_of_errors,
-)
+from delassus.quantities.estimate import for_direct_calls
 from delassus.quantities.keywords import Constraints
-from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
+from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request
-from delassus.spatial.rotations import Array
 
 T = TypeVar("T")
-
-
-KERNELS: list[Callable[..., Any]] = []
-"""What compiles requests, in numbers of that type and for that reason, and what makes kernels of requests that the
-evaluator runs; the package says them when it is imported."""
-
-
-def _all_resolved(
-    call: Any, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], last: Resolved | None
-) -> Resolved:
-    """How all states of a call were solved: by a program, whose rows are independent, or those flagged by the rest."""
-    sizes = np.array([c.size for c in call.request.constraints], dtype=int)
-    acts = np.broadcast_to(call.values.get("active", 1.0), (*call.batch, len(sizes))) != 0.0
-    status = np.full(call.batch, DynamicsStatus.SOLVED, dtype=object)
-    redundant = np.zeros((*call.batch, sizes.sum()), dtype=bool)
-    rank, error = np.array(acts @ sizes), np.array(np.maximum(error, EPSILON))
-    if last is not None:
-        status[flagged] = last.status
-        rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
-    iterated = None if last is None else last.iterated
-    if iterated is not None:  # of all states
-        iterated = Iterated(*(np.reshape(getattr(iterated, f.name), call.batch) for f in fields(iterated)))
-    return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error, iterated)
 
 
 class CompiledRequest:
@@ -82,7 +31,7 @@ class CompiledRequest:
     def run(self) -> dict[str, Any]:
         """Outputs by name."""
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
-        make = KERNELS[0]
+        make = calls.KERNELS[0]
         dtype = "float32" if dtypes == {"float32"} else "float64"
         kernel = make(self.request, dtype, ", for arrays of another library")
         for a in self.request.arguments:
@@ -115,13 +64,13 @@ def bind(
     derivative: str = "",
     /,
     **given: Any,
-) -> DirectCall:
+) -> calls.DirectCall:
     """A direct call, or one of a ``derivative`` by formulas: all of its input checked.
 
     ``given`` are its keywords. What stands for joint forces is ``"tau"`` in ``states``, whatever its name.
     """
     key = _key(tree, constraints, quantity, method, derivative, given)
-    if (kept := _KEPT.find(key)) is not None:
+    if (kept := calls.KEPT.find(key)) is not None:
         named = states
         if kept.control != "tau" and "tau" in states:
             named = {kept.control if name == "tau" else name: x for name, x in states.items()}
@@ -136,17 +85,10 @@ def bind(
         return compiled  # type: ignore[no-any-return]
     arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
     if key is None:
-        return _kept(asked).call(arrays, batch)
-    kept = Kept(asked, quantity, {name: arrays[name] for name in values})
-    _KEPT.keep(key, kept)
+        return calls.kept_for(asked).call(arrays, batch)
+    kept = calls.Kept(asked, quantity, {name: arrays[name] for name in values})
+    calls.KEPT.keep(key, kept)
     return kept.call(arrays, batch)
-
-
-def _kept(asked: Request) -> Kept:
-    """The program of a request, kept by what that is."""
-    if (found := _KEPT.find(asked)) is None:
-        _KEPT.keep(asked, found := Kept(asked, asked.quantity, {}))
-    return found
 
 
 def _asked(
@@ -169,85 +111,6 @@ def _asked(
     asked = request(tree, checked, quantity, method=method, **keywords)
     return (asked.differentiated(derivative, by=quantity.inputs) if derivative else asked), values
 
-
-FACTORISED = frozenset({"dense", "ltl-osim", "kkt", "ltl", "ltl-soft"})
-"""Methods that factorise the mass matrix: of long chains arrays are factorised, not those of a program."""
-
-
-class Kept:
-    """A program that direct calls run, with all that is known before their states are."""
-
-    __slots__ = (
-        "arguments",
-        "control",
-        "entry",
-        "is_dense",
-        "is_dependent",
-        "is_staged",
-        "kernel",
-        "outputs",
-        "quantity",
-        "request",
-        "shapes",
-        "size",
-        "used",
-        "values",
-    )
-
-    def __init__(self, asked: Request, quantity: Quantity, values: dict[str, Array]) -> None:
-        """``values``: those of arguments that are the same in all of these calls."""
-        self.request, self.quantity, self.values = asked, quantity, values
-        self.arguments, self.control = asked.arguments, asked.control
-        self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
-        is_whole = not isinstance(quantity.run, Stage)
-        self.is_dependent = is_whole and quantity.has_status and not asked.knows_rank  # rows at almost all states
-        self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
-        self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
-        program = system_request(asked) if self.is_staged else asked
-        self.kernel = KERNELS[1](replace(program, error_dtype="float64") if quantity.has_status else program)
-        self.entry, self.size = self.kernel.entry, self.kernel.operations.total + len(values)
-        self.used = 0
-
-    def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
-        """A call at these values of arguments."""
-        return (SolvedCall if self.quantity.has_status else DirectCall)(self, values, batch)
-
-
-class _Cache:
-    """Programs of the direct calls of late, by what was asked for."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Any, Kept] = {}
-        self._lock, self._time = threading.Lock(), itertools.count()
-
-    def find(self, key: Any) -> Kept | None:
-        """What is kept, or None."""
-        try:
-            found = self._kept.get(key)
-        except TypeError:  # a key that has no hash
-            return None
-        if found is not None:
-            found.used = next(self._time)
-        return found
-
-    def keep(self, key: Any, kept: Kept) -> None:
-        """Keep it, and as few others as are too many with it: those that were used last stay."""
-        if key is None:
-            return
-        with self._lock, suppress(TypeError):
-            kept.used = next(self._time)
-            self._kept[key] = kept
-            room, number = MOST_OPERATIONS, 0
-            for one, some in sorted(self._kept.items(), key=lambda pair: -pair[1].used):
-                room, number = room - some.size, number + 1
-                if number > MOST_KEPT or (room < 0 and number > 1):
-                    del self._kept[one]
-
-
-_KEPT = _Cache()
-
-MOST_KEPT, MOST_OPERATIONS = 512, 8_000_000
-"""Programs that direct calls keep, and operations in all of these, at most; an operation takes 16 bytes."""
 
 _PLAIN = frozenset({type(None), str, bool, int, float, Frame})
 """Types of what is the same wherever it is equal to something of its type."""
@@ -274,302 +137,3 @@ def _key(
     elif constraints is not None and not isinstance(constraints, Constraint):
         return None
     return id(quantity), method, derivative, tree, constraints, kind is tuple, *plain
-
-
-class DirectCall:
-    """A direct call: the program of its request, and its arguments."""
-
-    __slots__ = ("batch", "kept", "values")
-
-    def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
-        self.kept, self.values, self.batch = kept, values, batch
-
-    @property
-    def request(self) -> Request:
-        """What is asked for."""
-        return self.kept.request
-
-    def run(self) -> dict[str, Array]:
-        """Outputs by name, each (*batch, *shape)."""
-        found = NotImplemented if self.kept.is_dense else self.kept.entry(*self.values.values())
-        if found is NotImplemented:  # its first call, one of several axes, or large errors
-            found, error = self.computed()
-            if self.request.quantity.judges_rows:
-                self._solve_by_least_squares(found, error)
-            elif self.request.quantity.methods:
-                self._judge(error)
-        names = self.kept.outputs
-        return {names[0]: found} if len(names) == 1 else dict(zip(names, found, strict=True))
-
-    def computed(self) -> tuple[Any, Array]:
-        """Results of a call of any batch, the one or a list, and estimates of their relative errors (*batch)."""
-        kernel, batch, arrays = self.kept.kernel, self.batch, []
-        for a, x in zip(self.kept.arguments, self.values.values(), strict=True):
-            arrays.append(np.ascontiguousarray(np.broadcast_to(x, (*batch, *a.shape))))
-        if self.kept.is_dense:
-            return self._of_factors(arrays)
-        found = [np.empty((*batch, *shape)) for shape in self.kept.shapes]
-        rcond = kernel.compute(arrays, found, batch, None)
-        with np.errstate(divide="ignore"):
-            error = EPSILON / np.maximum(rcond[0], 0.0) if rcond else np.zeros(batch)
-        return found[0] if len(found) == 1 else found, error
-
-    def _of_factors(self, arrays: Sequence[Array]) -> tuple[Array, Array]:
-        """Delassus matrix, or what is made of it, by the factor of the mass matrix of a long chain, and its errors."""
-        kernel, batch = self.kept.kernel, self.batch
-        found = [np.empty((*batch, *r.shape)) for r in kernel.results]
-        kernel.compute(arrays, found, batch, None)
-        M, J = found[:2]
-        with np.errstate(all="ignore"):
-            caused, _, G = by_mass(M, J, found[2])
-            error = EPSILON * mass_condition(M)
-            if self.request.quantity.needs_independent:
-                error = error * mass_condition(G)
-                G = np.linalg.inv(np.where(np.isfinite(error)[..., None, None], G, np.eye(G.shape[-1])))
-        return (caused @ G if self.request.quantity.name == "consistent_inverse" else G), error
-
-    def warn_of_states(
-        self,
-        found: Mapping[str, Array],
-        known: NDArray[np.bool_] | bool = False,
-        conflicting: NDArray[np.bool_] | bool = False,
-    ) -> None:
-        """Say how many states of outputs have errors, overflowed, or have rows in conflict; ``known`` ones aside."""
-        _, error = self.computed()
-        warn_of_errors(self.request, np.where(known, 0.0, error), ERROR_BOUND["float64"])
-        failed = ~are_finite([*found.values()], self.batch) & ~np.asarray(known)
-        counts = {DynamicsStatus.FAILED: failed, DynamicsStatus.CONFLICTING: conflicting & ~failed}
-        numbers = {status: int(np.count_nonzero(x)) for status, x in counts.items()}
-        whose = f"{self.request.quantity.name} of {self.request.tree.name!r}"
-        warn_of(whose, numbers, error.size, "Its arrays say which.")
-
-    def _solve_by_least_squares(self, found: Sequence[Array], error: Array) -> None:
-        """Put solutions (*batch, m) and ranks (*batch) in the places of those of which the program is not certain."""
-        flagged = ~(error <= ERROR_BOUND["float64"])
-        if flagged.any():
-            (G, typical), _ = evaluated(replace(self.request, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
-            x = np.broadcast_to(self.values["x"], found[0].shape)[flagged]
-            with np.errstate(all="ignore"):
-                found[0][flagged], found[1][flagged] = least_squares(G, typical, x)
-
-    def _judge(self, error: Array) -> None:
-        """Warn of states whose estimated error (*batch) is large; refuse dependent rows of what needs others."""
-        flagged = ~(error <= ERROR_BOUND["float64"])
-        if not flagged.any():
-            return
-        asked = self.request
-        if asked.quantity.needs_independent and asked.constraints:
-            (G, typical), _ = evaluated(replace(asked, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
-            require_independent(G, typical, np.argwhere(flagged))
-        warn_of_errors(asked, error, ERROR_BOUND["float64"])
-
-    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs."""
-        return make(self, self.run())
-
-
-class SolvedCall(DirectCall):
-    """A direct call whose states have a status; those that its program does not solve are solved in other ways."""
-
-    __slots__ = ("error_bound", "max_iterations", "resolved", "tolerance")
-
-    def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
-        super().__init__(kept, values, batch)
-        self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
-        self.tolerance, self.max_iterations = TOLERANCE, ITERATIONS
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return solved_call, (self.request, self.values, self.batch)
-
-    def run(self) -> dict[str, Array]:
-        """Outputs by name; a warning for each status that says that states are not solved."""
-        found = self.solved()
-        asked, status = self.request, self.status
-        advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
-        warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
-        return found
-
-    def solved(self) -> dict[str, Array]:
-        """Outputs by name."""
-        if self.kept.is_staged:
-            results = [np.full((*self.batch, *shape), np.nan) for shape in self.kept.shapes]
-            error = np.full(self.batch, np.inf)
-        else:
-            results, error = self.computed()
-        found = results if isinstance(results, list) else [results]
-        flagged, last = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
-        if flagged.any():
-            with np.errstate(all="ignore"):
-                outputs, last = self._rest(flagged, [x[flagged] for x in found], error[flagged])
-            for x, y in zip(found, outputs, strict=True):
-                x[flagged] = y
-        self.resolved.append(_all_resolved(self, found, error, flagged, last))
-        return dict(zip(self.kept.outputs, found, strict=True))
-
-    @property
-    def status(self) -> NDArray[np.object_]:
-        """Of each state (*batch), once it is solved."""
-        return self.resolved[-1].status
-
-    def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
-        """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""
-        asked, n = self.request, int(np.count_nonzero(where))
-        at = States(asked, {name: x[where] for name, x in whole(self).items()}, (n,))
-        outputs, every = asked.outputs, list[Resolved]()
-        differentiates = any(o.is_derivative for o in outputs)
-        for k in range(number_of_systems(asked)):
-            solver, system = _Solver(at, k, self.error_bound), system_at(at, k)
-            if self.kept.is_dense:
-                qdd, forces, wrong = _by_factors(system, at, k)
-            elif asked.quantity.name in ("dynamics", "impulse"):
-                change = found[0] - at.values["v"] if asked.quantity.name == "impulse" else found[0]
-                qdd, forces, wrong = np.array(change), np.array(found[1]), np.array(error)
-            elif asked.has_dependent_rows:  # what programs solve does not count
-                m = sum(system.sizes)
-                qdd, forces, wrong = np.full((n, asked.tree.nv), np.nan), np.full((n, m), np.nan), np.full(n, np.inf)
-            else:
-                (qdd, forces), wrong = evaluated(stage(asked, k, "solution"), at)
-            iterated = self._iterated(system, at, k, qdd, forces)
-            every.append(resolve(system, qdd, forces, wrong, solver, iterated))
-            at.values[SOLUTIONS[k]] = np.concatenate([every[k].qdd, every[k].forces], axis=-1)
-            if differentiates:
-                at.values[DEPENDENCES[k]] = _dependence(every[k], n)
-        if asked.quantity.name == "dynamics":
-            return (every[0].qdd, every[0].forces), every[0]
-        results, wrong = evaluated(stage(asked, len(every)), at)
-        results = results if isinstance(results, list) else [results]
-        status = worst([x.status for x in every]) if every else np.full(n, DynamicsStatus.SOLVED, dtype=object)
-        status[~are_finite(results, (n,))] = DynamicsStatus.FAILED
-        wrong = np.max([np.where(differentiates, wrong, 0.0), *(x.error for x in every)], axis=0)
-        unique = (status == DynamicsStatus.SOLVED) | (status == DynamicsStatus.INACCURATE)
-        status[unique & ~(wrong <= self.error_bound)] = DynamicsStatus.INACCURATE
-        for x, output in zip(results, outputs, strict=True):
-            if output.is_derivative:
-                x[status == DynamicsStatus.FAILED] = np.nan
-        if not every:
-            none = np.zeros((n, 0))
-            return results, Resolved(none, none, status, np.zeros(n, dtype=int), none != 0.0, wrong)
-        last = every[-1]
-        return results, replace(last, status=status, error=np.where(unique, wrong, last.error))
-
-    def _iterated(self, system: System, at: States, k: int, qdd: Array, forces: Array) -> Iterated | None:
-        """Report of proximal iterations; solutions after fewer of them take the places of those that need more."""
-        asked = self.request
-        if asked.method not in ITERATIVE or not system.sizes:
-            return None
-        (tau, b, *fewer), _ = evaluated(stage(asked, k, "iterations"), at)
-        iterated = iterations_of(system, tau, b, self.tolerance, self.max_iterations)
-        if self.max_iterations < ITERATIONS:
-            left = ~iterated.converged
-            qdd[left], forces[left] = (x[left] for x in fewer[2 * self.max_iterations - 2 :][:2])
-        missed = system.deficit - (system.G @ forces[..., None])[..., 0]
-        iterated.residual[:] = np.linalg.norm(missed, axis=-1)
-        return iterated
-
-    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
-        return make(self, self.solved())
-
-
-class States(NamedTuple):
-    """A request, and values of its arguments at states of a batch."""
-
-    request: Request
-    values: dict[str, Array]
-    batch: tuple[int, ...]
-
-
-class _Solver:
-    """Other solutions of one of the systems of a request; see `delassus.accuracy.status.Solver`."""
-
-    def __init__(self, at: States, number: int, error_bound: float) -> None:
-        self._at, self._number, self.error_bound = at, number, error_bound
-
-    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """By the dense saddle point."""
-        if is_long(self._at.request):
-            at = self._at._replace(values={name: x[where] for name, x in self._at.values.items()})
-            at = at._replace(batch=(int(np.count_nonzero(where)),))
-            return _by_factors(system_at(at, self._number), at, self._number)
-        asked = replace(self._at.request, method="kkt")
-        (qdd, forces), error = evaluated(stage(asked, self._number, "solution"), self._at, where)
-        return qdd, forces, error
-
-    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """In extended precision."""
-        asked = self._at.request
-        if asked.method not in UNCONSTRAINED:
-            method = "kkt" if any(asked.options.soft) else "pv-early" if is_long(asked) else ACCURATE
-            asked = replace(asked, method=method)
-        return accurate(stage(asked, self._number, "solution"), self._at.values, where)
-
-
-def _by_factors(system: System, at: States, number: int) -> tuple[Array, Array, Array]:
-    """Accelerations, forces and their errors, by Cholesky's factors of ``M`` and ``G`` of long chains."""
-    n, m = len(system.M), len(system.relaxed[0])
-    forces = by_mass(system.relaxed, np.zeros((n, 0, m)), system.deficit)[1]
-    qdd = system.free + (system.caused @ forces[..., None])[..., 0]
-    at = at._replace(values={**at.values, SOLUTIONS[number]: np.concatenate([qdd, forces], axis=-1)})
-    return qdd, forces, evaluated(stage(at.request, number, "judged"), at)[1]
-
-
-def system_request(asked: Request) -> Request:
-    """Request of what the factor of the mass matrix, and all else that a long chain's is used for, are made of."""
-    if asked.quantity.has_status:
-        return stage(asked, 0, "system")
-    return replace(asked, quantity=MASS_AND_ROWS, method=AUTO)
-
-
-def _dependence(found: Resolved, n: int) -> Array:
-    """What derivatives take of a solution of n states (n, k)."""
-    m, at = found.forces.shape[-1], found.dependent
-    if at is None:
-        return np.zeros((n, 1 + 3 * m * m + m))
-    parts = [x.reshape(n, m * m) for x in (at.inverse, at.hard, at.idle)]
-    return np.concatenate([at.where[:, None].astype(float), *parts, at.missed], axis=-1)
-
-
-def whole(call: Any) -> dict[str, Array]:
-    """Values of arguments of a call at all states (*batch, *shape)."""
-    given = ((a.name, call.values[a.name], (*call.batch, *a.shape)) for a in call.request.arguments)
-    return {name: np.broadcast_to(x, shape) for name, x, shape in given}
-
-
-def evaluated(asked: Request, call: Any, where: NDArray[np.bool_] | None = None) -> Any:
-    """Results of a request of the robot and rows of a call at some of its states, (k, *shape), and error estimates."""
-    kept, batch = _kept(asked), call.batch
-    some = {a.name: np.broadcast_to(call.values[a.name], (*batch, *a.shape)) for a in kept.arguments}
-    if where is not None:
-        some, batch = {name: x[where] for name, x in some.items()}, (int(np.count_nonzero(where)),)
-    return DirectCall(kept, some, batch).computed()
-
-
-def system_at(call: Any, number: int = 0) -> System:
-    """What forward dynamics or an impact solves, at the states of a call; the system of that number."""
-    asked, batch = call.request, call.batch
-    found, _ = evaluated(stage(asked, number, "system"), call)
-    return system_of(asked, call.values, found, batch)
-
-
-def system_of(
-    asked: Request, values: Mapping[str, Array], found: Sequence[Array], batch: tuple[int, ...], first: int = 0
-) -> System:
-    """That of the arrays of a "system", of constraints of a request from the ``first`` one on."""
-    sizes, active = [c.size for c in asked.constraints], values.get("active")
-    flags = [None if active is None else np.broadcast_to(active[..., k], batch) for k in range(len(sizes))]
-    return System(*found, sizes=sizes[first:], softness=asked.options.soft[first:], flags=flags[first:])
-
-
-def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> DirectCall:
-    """A call of states that a kernel has not solved."""
-    kept = _kept(asked)
-    return kept.call({a.name: np.asarray(values[a.name], dtype=float) for a in kept.arguments}, batch)
-
-
-def solved_call(
-    asked: Request, values: dict[str, Array], batch: tuple[int, ...], error_bound: float = ERROR_BOUND["float64"]
-) -> SolvedCall:
-    """A call in another process, or of states that a kernel has not solved."""
-    call = SolvedCall(_kept(asked), values, batch)
-    call.error_bound = error_bound
-    return call

@@ -170,7 +170,7 @@ class Given(BoundRequest):
         """The next one that is given."""
         self._next += 1
         x = self._outer.entries(SOLUTIONS[self._next - 1])
-        return Solution(*(from_entries(self.ops, part) for part in (x[: self.tree.nv], x[self.tree.nv :])))
+        return Solution(from_entries(self.ops, x[: self.tree.nv]), from_entries(self.ops, x[self.tree.nv :]))
 
     def by_method(self, motion: DynamicsProblem) -> Solution:
         """The solution by the request's method, its error estimated."""

@@ -101,7 +101,7 @@ class Quantity:
     iterates : bool
         Whether states repeat its operations until they converge.
     judges_rows : bool
-        Whether it says which rows are independent; states at which a program is not certain are solved on NumPy.
+        Whether it says which rows are independent; where a program is not certain, arrays are factorised.
     needs_independent : bool
         Whether it needs rows that are independent: `SingularError` refuses states at which they are not.
     closes_loops : bool

@@ -162,7 +162,7 @@ class Request(ByContent):
 
     @property
     def has_status(self) -> bool:
-        """Whether states have a status, and are solved on NumPy where machine code does not solve them."""
+        """Whether states have a status, and are solved on arrays where a program does not solve them."""
         return self.quantity.has_status and not self.derivative
 
     @property

@@ -12,7 +12,7 @@ from delassus.accuracy.status import DynamicsStatus, Resolved, System
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.constraints import row_slices
 from delassus.frozen import Frozen
-from delassus.quantities.direct import system_at
+from delassus.quantities.calls import system_at
 from delassus.spatial.rotations import Array
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
-from delassus.quantities.direct import SolvedCall, call_of, solved_call
+from delassus.quantities.calls import SolvedCall, call_of, solved_call
 from delassus.quantities.estimate import next_method
 from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request

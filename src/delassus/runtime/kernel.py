@@ -23,7 +23,7 @@ from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities import find_quantity
-from delassus.quantities.direct import States
+from delassus.quantities.calls import States
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries

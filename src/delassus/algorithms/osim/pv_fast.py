@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.osim.pv import Stack, merge, stacks_at
+from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
+from delassus.algorithms.osim.pv import Stack, merge, rows_of, stacks_at
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD, Tree
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.motion import column, from_entries
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +99,22 @@ class FastFactor:
             force = force + ops.transpose(LambdaK) @ part
         base = self.core.solve(force)
         return [part - LambdaK @ base for part, LambdaK in zip(y, self.LambdaK, strict=True)]
+
+
+def branch_solution(problem: Problem, x: Matrix) -> tuple[Matrix, Scalar]:
+    """``G⁻¹ x`` (m × 1), and 1 where all rows move on their branches (`mobility_bound`), else 0."""
+    ops, parts, every = problem.ops, branches(problem), range(problem.n_rows)
+    typical, given = mobility_bound(problem, Articulated(problem)), list[Matrix]()
+    rows = cast("list[Scalar]", [0.0] * problem.n_rows)
+    n_moved = len({c for s in parts.stacks for c in s.constraints})
+    certain: Scalar = float(n_moved == len(problem.constraints))
+    for stack in parts.stacks:
+        own = [r for c in stack.constraints for r in every[problem.rows[c]]]
+        given.append(ops.take(x, own, None))
+        for k, r in enumerate(own):
+            certain = certain * ops.less(UNMOVED * typical[r], ops.entries(stack.L)[k][k])
+    for stack, part in zip(parts.stacks, FastFactor(problem, parts).solve(ops, given), strict=True):
+        y = column(ops, part)
+        for c, at in rows_of(problem, stack.constraints).items():
+            rows[problem.rows[c]] = y[at.start : at.stop]
+    return from_entries(ops, rows), certain

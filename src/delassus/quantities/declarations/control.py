@@ -22,8 +22,9 @@ from delassus.algorithms.osim.operational_space_control import (
 from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
+from delassus.quantities.calls import DirectCall, evaluated, system_of
 from delassus.quantities.declarations.inverse_dynamics import friction_of, weights_of
-from delassus.quantities.direct import DirectCall, bind, evaluated, system_of
+from delassus.quantities.direct import bind
 from delassus.quantities.evaluate import held_rows
 from delassus.quantities.keywords import Arrays, Constraints, Motion
 from delassus.quantities.options import MOTION

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack, cast, get_args
+from dataclasses import replace
+from typing import Unpack, get_args
 
 from numpy.typing import ArrayLike
 
@@ -17,10 +18,8 @@ from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
-from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.osim.product import delassus_product
-from delassus.algorithms.osim.pv import rows_of
-from delassus.algorithms.osim.pv_fast import FastFactor, branches
+from delassus.algorithms.osim.pv_fast import branch_solution
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
@@ -31,8 +30,7 @@ from delassus.quantities.keywords import Arrays, Constraints, DynamicsMethod, Os
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
-from delassus.spatial.motion import column
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
 METHODS = {**NAMED, AUTO: auto}
@@ -73,23 +71,8 @@ def _solution(bound: BoundRequest) -> list[Matrix]:
 
 
 def _branch_solution(bound: BoundRequest) -> list[Matrix]:
-    problem, ops = bound.problem(), bound.ops
-    parts, x = branches(problem), stacked(bound, bound.entries("x"))
-    typical, every = mobility_bound(problem, Articulated(problem)), range(problem.n_rows)
-    given, rows = list[Matrix](), cast("list[Scalar]", [0.0] * problem.n_rows)
-    covered = {c for s in parts.stacks for c in s.constraints}
-    certain: Scalar = float(len(covered) == len(problem.constraints))  # the others are moved by nothing
-    for stack in parts.stacks:
-        own = [r for c in stack.constraints for r in every[problem.rows[c]]]
-        given.append(ops.take(x, own, None))
-        for k, r in enumerate(own):
-            certain = certain * ops.less(UNMOVED * typical[r], ops.entries(stack.L)[k][k])
-    bound.is_within = certain
-    for stack, part in zip(parts.stacks, FastFactor(problem, parts).solve(ops, given), strict=True):
-        y = column(ops, part)
-        for c, at in rows_of(problem, stack.constraints).items():
-            rows[problem.rows[c]] = y[at.start : at.stop]
-    return [stacked(bound, rows)]
+    y, bound.is_within = branch_solution(bound.problem(), stacked(bound, bound.entries("x")))
+    return [y]
 
 
 def _damped_solution(bound: BoundRequest) -> list[Matrix]:
@@ -165,13 +148,11 @@ DELASSUS_SOLUTION = Quantity(
     judges_rows=True,
     inverts_mass=True,
 )
-BRANCH_SOLUTION = Quantity(
-    "branch_solution",
-    "Solution with the Delassus matrix, factorised branch by branch",
-    ("q", "x"),
-    (Output("y", ("m",), "constraint forces G^-1 x of accelerations x along rows"),),
-    _branch_solution,
-    inverts_mass=True,
+BRANCH_SOLUTION = replace(
+    DELASSUS_PRODUCT,
+    name="branch_solution",
+    meaning="Solution with the Delassus matrix, factorised branch by branch",
+    run=_branch_solution,
     is_private=True,
 )
 DAMPED_SOLUTION = Quantity(
@@ -338,7 +319,7 @@ def delassus_operator(
     Returns
     -------
     DelassusOperator
-        ``solve(x)`` and ``apply(x)`` with vectors (..., m), and ``dense()`` of shape (..., m, m).
+        ``solve(x)`` and ``apply(x)`` with vectors (..., m), and ``dense()`` (..., m, m).
 
     References
     ----------
@@ -358,9 +339,7 @@ def delassus_operator(
     known = {of.name: of for of in (evaluate.JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
 
     def run(name: str, **arguments: Array) -> list[Array]:
-        if name == "delassus":
-            return [*bound.run().values()]
-        call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given)
+        call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given) if name in known else bound
         if name != "branch_solution":
             return [*call.run().values()]
         y, error = call.computed()

@@ -4,7 +4,7 @@ Each internal module is imported by one test file at most (`test_architecture.py
 """
 
 from delassus import constraints, quantities
-from delassus.accuracy.estimate import ERROR_BOUND, rcond_by_pivots, usual_states
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms import dynamics, energy, rnea
 from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
@@ -70,6 +70,7 @@ from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.direct import bind
+from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.evaluate import exact_steps, rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import fastcall, threads

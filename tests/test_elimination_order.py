@@ -218,7 +218,7 @@ def test_least_degree_goes_up_both_rails_at_once():
 def test_flagged_states_of_many_loops_are_solved_without_ltl(monkeypatch):
     case = rungs(2)
     states = random_states(case, 9)
-    monkeypatch.setattr("delassus.accuracy.policy.LONGEST", 0)
+    monkeypatch.setattr("delassus.quantities.estimate.LONGEST", 0)
     kernel = ds.compile(
         case.tree, case.constraints, "dynamics", method="pv-early", passive="none", dtype="float32", error_bound=1e-6
     )

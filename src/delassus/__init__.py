@@ -160,6 +160,7 @@ from delassus.quantities.declarations.kinematics import (
     frame_acceleration,
     frame_jacobian,
     frame_velocity,
+    jacobian,
     jacobian_drift,
 )
 from delassus.quantities.declarations.loops import (
@@ -189,7 +190,6 @@ from delassus.quantities.declarations.osim import (
     delassus,
     delassus_operator,
     impulse,
-    jacobian,
     mass_matrix,
     osim,
 )
@@ -197,7 +197,7 @@ from delassus.quantities.declarations.regressors import BaseParameters, base_par
 from delassus.quantities.declarations.sensors import sensors
 from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
-from delassus.quantities.gains import Baumgarte
+from delassus.quantities.keywords import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
 from delassus.runtime.libraries.graphs import announce as _announce
 from delassus.version import __deprecated__ as __deprecated__

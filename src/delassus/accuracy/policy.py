@@ -1,25 +1,21 @@
-"""Which kernels estimate errors by what solutions miss, which by pivots; what method takes states that one fails at."""
+"""The bound above which a state is flagged; which kernels estimate errors by what solutions miss, which by pivots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
 
-from delassus.accuracy.estimate import ERROR_BOUND, Request
 from delassus.accuracy.pivots import ByPivots
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
+from delassus.model.check import check_number
 from delassus.spatial.trace.trace_ops import TraceOps
+
+ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
+"""Relative error above which a state is flagged, unless given."""
 
 OFTEN = 0.1
 """Part of the usual states: where more are flagged although they are accurate, solutions estimate errors at once."""
 
 ACCURATE = "ltl"
 """Method of hard constraints that takes states at which others are not accurate: it eliminates no rows early."""
-
-LONGEST = 300_000
-"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
 
 
 def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
@@ -35,30 +31,8 @@ def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:
     return bool(np.any(wrong & ~flagged) or np.mean(flagged & ~wrong) > OFTEN)
 
 
-def next_method(asked: Request, tried: Sequence[str]) -> str | None:
-    """Method of forward dynamics that takes states that those ``tried`` fail at; None: nothing is left.
-
-    Its errors are estimated by what solutions miss.
-
-    `ACCURATE` loses nothing where pivots are small; "proximal" takes rows that depend on one another.
-    """
-    if asked.method in UNCONSTRAINED or not asked.quantity.methods:
-        left = [asked.method]
-    else:
-        left = [] if asked.is_singular else ["pv-early" if is_long(asked) else ACCURATE]
-        iterative = [] if all(asked.options.soft) else [*ITERATIVE]
-        left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
-    return next((name for name in left if name not in tried), None)
-
-
-def for_direct_calls(asked: Request) -> Request:
-    """The request as direct calls run it: dynamics by `ACCURATE` where the method was left to choose, rows are held."""
-    holds = asked.method in METHODS and asked.method not in UNCONSTRAINED
-    return replace(asked, method=ACCURATE) if asked.is_chosen and holds and not is_long(asked) else asked
-
-
-def is_long(asked: Request) -> bool:
-    """Whether a trace of `ACCURATE` has more than `LONGEST` nodes: ``n d² + m² d + m³``, as loops fill its matrices."""
-    tree, m = asked.tree, sum(c.size for c in asked.constraints)
-    d = max((sum(len(tree.joints[j].motion_axes) for j in tree.support(i)) for i in range(tree.n_links)), default=0)
-    return bool(tree.nv * d**2 + m**2 * d + m**3 > LONGEST)
+def check_error_bound(value: float | None, dtype: str = "float64") -> float:
+    """The bound, or that of the number type if None."""
+    if value is None:
+        return ERROR_BOUND[dtype]
+    return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")

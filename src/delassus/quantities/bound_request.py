@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.problem import Solver

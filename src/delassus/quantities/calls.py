@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.iterate import TOLERANCE, Iterated, iterations_of
-from delassus.accuracy.policy import ACCURATE, is_long
+from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
 from delassus.accuracy.rank import by_mass, least_squares, mass_condition
 from delassus.accuracy.status import (
     EPSILON,
@@ -35,6 +34,7 @@ from delassus.accuracy.status import (
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.frozen import cached_property
+from delassus.quantities.estimate import is_long
 from delassus.quantities.evaluate import (
     JUDGED_ROWS,
     MASS_AND_ROWS,

@@ -15,7 +15,7 @@ from delassus.constraints.sensors import Sensor, check_sensors
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import check_flag, check_list, check_number, finite_array, real_array
 from delassus.model.tree import Tree
-from delassus.quantities.gains import Baumgarte
+from delassus.quantities.keywords import Baumgarte
 from delassus.quantities.quantity import Quantity
 from delassus.spatial.rotations import Array
 

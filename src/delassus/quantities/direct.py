@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from delassus.accuracy.policy import for_direct_calls
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import named_tuple
@@ -15,6 +14,7 @@ from delassus.model.tree import Tree
 from delassus.quantities import calls
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
+from delassus.quantities.estimate import for_direct_calls
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request

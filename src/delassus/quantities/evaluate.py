@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import rcond_by_pivots
 from delassus.accuracy.rank import independence
 from delassus.accuracy.status import EPSILON
 from delassus.algorithms import crba
@@ -38,6 +37,7 @@ from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
+from delassus.quantities.estimate import rcond_by_pivots
 from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.motion import column, from_entries

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from delassus.accuracy.estimate import ERROR_BOUND, check_error_bound
+from delassus.accuracy.policy import ERROR_BOUND, check_error_bound
 from delassus.compiler.machine.code import KnownProgram
 from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
 from delassus.compiler.program.program import Program, Result

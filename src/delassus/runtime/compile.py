@@ -9,7 +9,7 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
-from delassus.accuracy.estimate import check_error_bound
+from delassus.accuracy.policy import check_error_bound
 from delassus.compiler.machine.cpu import host
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_choice, check_flag, is_whole

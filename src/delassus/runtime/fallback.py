@@ -20,10 +20,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.estimate import check_error_bound
-from delassus.accuracy.policy import next_method
+from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
 from delassus.quantities.calls import SolvedCall, call_of, solved_call
+from delassus.quantities.estimate import next_method
 from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel

@@ -20,7 +20,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program, interpret_program
 from delassus.constraints import Constraint

@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.accuracy.estimate import ERROR_BOUND
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.runtime.compile import compile_at_once
 from delassus.runtime.fallback import solve_states

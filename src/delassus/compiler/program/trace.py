@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from delassus.accuracy.estimate import rcond_by_errors, rcond_by_pivots
 from delassus.accuracy.pivots import ByPivots
 from delassus.algorithms.dynamics.integrate import position_rates, tangent_rates
 from delassus.algorithms.inputs import CONFIGURATIONS
@@ -23,6 +22,7 @@ from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.osim import DELASSUS
+from delassus.quantities.estimate import rcond_by_errors, rcond_by_pivots
 from delassus.quantities.keywords import OsimMethod
 from delassus.quantities.quantity import Output
 from delassus.quantities.request import CONFIGURATION, Request, check_first, moving_arguments, request

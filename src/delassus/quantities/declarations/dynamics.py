@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
-from delassus.accuracy.estimate import check_error_bound
+from delassus.accuracy.policy import check_error_bound
 from delassus.algorithms.dynamics import ITERATIVE, METHODS
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.errors import ConfigurationError, shown

@@ -20,7 +20,7 @@ from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest
-from delassus.quantities.declarations.osim import jacobian
+from delassus.quantities.declarations.kinematics import jacobian
 from delassus.quantities.direct import bind
 from delassus.quantities.keywords import Arrays, Constraints, Motion, Payloads
 from delassus.quantities.options import MOTION

@@ -12,12 +12,14 @@ from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift 
 from delassus.algorithms.dynamics.derivatives.motions import FrameChanges
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
 from delassus.algorithms.dynamics.integrate import Flow, difference_changes
+from delassus.algorithms.jacobian import jacobian as rows_jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Placement, Tree
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
 from delassus.quantities.keywords import Arrays, Constraints, Frames, Reference
 from delassus.quantities.quantity import Output, Quantity
+from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 
@@ -54,6 +56,10 @@ def _frame_acceleration(bound: BoundRequest) -> list[Matrix]:
     motion = bound.unforced()
     qdd = motion.per_joint(bound.values["qdd"])
     return [motion.stacked(_frames(bound, motion.problem).accelerations(motion, qdd))]
+
+
+def _jacobian(bound: BoundRequest) -> list[Matrix]:
+    return [rows_jacobian(bound.problem())]
 
 
 def _jacobian_drift(bound: BoundRequest) -> list[Matrix]:
@@ -129,6 +135,13 @@ FRAME_ACCELERATION = Quantity(
     _frame_acceleration,
     options=frozenset({"frames", "reference"}),
     jacobian=_frame_acceleration_changes,
+)
+JACOBIAN = Quantity(
+    "jacobian",
+    "Constraint Jacobian",
+    ("q",),
+    (Output("J", ("m", "nv"), "constraint Jacobian, velocities along the rows"),),
+    _jacobian,
 )
 JACOBIAN_DRIFT = Quantity(
     "jacobian_drift",
@@ -284,6 +297,26 @@ def frame_acceleration(
     """
     bound = bind(tree, (), FRAME_ACCELERATION, {"q": q, "v": v, "qdd": qdd}, frames=frames, reference=reference)
     return bound.run()["accelerations"]
+
+
+def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
+    """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
+
+    Takes what `delassus` takes, without ``method``, and raises what that raises; payloads change nothing.
+
+    Returns
+    -------
+    (..., m, nv) array
+        Of a `Weld` of one link it is ``pinocchio.getFrameJacobian`` in the frame's local axes.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
+    (6, 7)
+    """
+    return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
 
 
 def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayLike, **given: Unpack[Arrays]) -> Array:

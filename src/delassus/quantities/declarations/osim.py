@@ -8,8 +8,8 @@ from typing import Unpack, get_args
 
 from numpy.typing import ArrayLike
 
-from delassus.accuracy.estimate import ERROR_BOUND
 from delassus.accuracy.operator import DelassusOperator
+from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms import crba, rnea
 from delassus.algorithms import jacobian as jacobian_algorithm
 from delassus.algorithms.articulated import Articulated
@@ -23,9 +23,9 @@ from delassus.algorithms.osim.pv_fast import branch_solution
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.model.tree import Tree
 from delassus.planner.plan import auto
+from delassus.quantities import evaluate
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.direct import bind
-from delassus.quantities.evaluate import JUDGED_ROWS
 from delassus.quantities.keywords import Arrays, Constraints, DynamicsMethod, OsimMethod, Payloads
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import AUTO
@@ -97,10 +97,6 @@ def _mass_matrix(bound: BoundRequest) -> list[Matrix]:
 
 def _coriolis_matrix(bound: BoundRequest) -> list[Matrix]:
     return [rnea.coriolis_matrix(bound.unforced())]
-
-
-def _jacobian(bound: BoundRequest) -> list[Matrix]:
-    return [jacobian_algorithm.jacobian(bound.problem())]
 
 
 DELASSUS = Quantity(
@@ -182,15 +178,6 @@ CORIOLIS_MATRIX = Quantity(
     (Output("C", ("nv", "nv"), "joint forces C v keep the velocity where there is no gravity"),),
     _coriolis_matrix,
 )
-JACOBIAN = Quantity(
-    "jacobian",
-    "Constraint Jacobian",
-    ("q",),
-    (Output("J", ("m", "nv"), "constraint Jacobian, velocities along the rows"),),
-    _jacobian,
-)
-
-
 IMPULSE = Quantity(
     "impulse",
     "Impact of constraints that close",
@@ -349,7 +336,7 @@ def delassus_operator(
     """
     bound = bind(tree, constraints, DELASSUS, {"q": q}, "pv-osimr", **given)
     bound.run()  # warns where matrices are nearly singular
-    known = {of.name: of for of in (JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
+    known = {of.name: of for of in (evaluate.JUDGED_ROWS, BRANCH_SOLUTION, DELASSUS_PRODUCT, DAMPED_SOLUTION)}
 
     def run(name: str, **arguments: Array) -> list[Array]:
         call = bind(tree, constraints, known[name], {"q": q, **arguments}, AUTO, **given) if name in known else bound
@@ -400,26 +387,6 @@ def coriolis_matrix(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payload
     True
     """
     return bind(tree, (), CORIOLIS_MATRIX, {"q": q, "v": v}, payloads=payloads).run()["C"]
-
-
-def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
-    """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
-
-    Takes what `delassus` takes, without ``method``, and raises what that raises; payloads change nothing.
-
-    Returns
-    -------
-    (..., m, nv) array
-        Of a `Weld` of one link it is ``pinocchio.getFrameJacobian`` in the frame's local axes.
-
-    Examples
-    --------
-    >>> import delassus as ds
-    >>> arm = ds.mechanisms.chain(7)
-    >>> ds.jacobian(arm, ds.Weld("link7"), arm.random(0)).shape
-    (6, 7)
-    """
-    return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
 
 
 def impulse(

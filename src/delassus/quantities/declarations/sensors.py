@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
-from delassus.accuracy.estimate import check_error_bound
+from delassus.accuracy.policy import check_error_bound
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics import METHODS

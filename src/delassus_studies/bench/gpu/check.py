@@ -17,10 +17,10 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.accuracy.estimate import usual_states
 from delassus.constraints import Constraint
 from delassus.errors import DelassusError
 from delassus.quantities import QUANTITIES
+from delassus.quantities.estimate import usual_states
 from delassus.quantities.quantity import STATES
 from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array

@@ -1,4 +1,4 @@
-"""Error estimates of requests: the states at which they are measured, and the bound above which a state is flagged.
+"""Error estimates of requests, the states at which they are measured, and what method takes states that one fails at.
 
 A relative error, largest difference over largest entry of each result, is estimated as ``ε / rcond``; see
 `delassus.accuracy.pivots`. What is above the bound is solved by a better method, or has the status `INACCURATE`.
@@ -7,32 +7,28 @@ A relative error, largest difference over largest entry of each result, is estim
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import TUNING, ByPivots, Scans, by_pivots
+from delassus.accuracy.policy import ACCURATE
+from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
 from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
-from delassus.model.check import check_number
 from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import total_mass
+from delassus.quantities.request import Request
 from delassus.spatial.ops import Scalar
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.trace_ops import TraceOps
-
-Request = Any
-"""A `delassus.quantities.request.Request`, which is built on this."""
-
-ERROR_BOUND = {"float64": 1e-6, "float32": 1e-2}
-"""Relative error above which a state is flagged, unless given."""
 
 TINY = 1e-30
 """What keeps a quotient from being infinite where nothing is wrong."""
@@ -44,12 +40,8 @@ STATES = 64
 """Number of states at which errors are measured."""
 
 
-def check_error_bound(value: float | None, dtype: str = "float64") -> float:
-    """The bound, or that of the number type if None."""
-    if value is None:
-        return ERROR_BOUND[dtype]
-    return check_number("error_bound", value, "Pass 1e-6, say, or leave it out.")
-
+LONGEST = 300_000
+"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
 
 ITERATED = ("contact problem", WITHIN_CONES, JUDGED)
 """Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
@@ -149,3 +141,32 @@ def _payloads(random: np.random.Generator, mass: float, length: float) -> Array:
     x, y, z = np.moveaxis(p, -1, 0)
     moments = np.stack([y * y + z * z, -x * y, x * x + z * z, -x * z, -y * z, x * x + y * y], axis=-1)
     return np.concatenate([m.sum(axis=1), (m * p).sum(axis=1), (m * moments).sum(axis=1)], axis=-1)
+
+
+def next_method(asked: Request, tried: Sequence[str]) -> str | None:
+    """Method of forward dynamics that takes states that those ``tried`` fail at; None: nothing is left.
+
+    Its errors are estimated by what solutions miss.
+
+    `ACCURATE` loses nothing where pivots are small; "proximal" takes rows that depend on one another.
+    """
+    if asked.method in UNCONSTRAINED or not asked.quantity.methods:
+        left = [asked.method]
+    else:
+        left = [] if asked.is_singular else ["pv-early" if is_long(asked) else ACCURATE]
+        iterative = [] if all(asked.options.soft) else [*ITERATIVE]
+        left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
+    return next((name for name in left if name not in tried), None)
+
+
+def for_direct_calls(asked: Request) -> Request:
+    """The request as direct calls run it: dynamics by `ACCURATE` where the method was left to choose, rows are held."""
+    holds = asked.method in METHODS and asked.method not in UNCONSTRAINED
+    return replace(asked, method=ACCURATE) if asked.is_chosen and holds and not is_long(asked) else asked
+
+
+def is_long(asked: Request) -> bool:
+    """Whether a trace of `ACCURATE` has more than `LONGEST` nodes: ``n d² + m² d + m³``, as loops fill its matrices."""
+    tree, m = asked.tree, sum(c.size for c in asked.constraints)
+    d = max((sum(len(tree.joints[j].motion_axes) for j in tree.support(i)) for i in range(tree.n_links)), default=0)
+    return bool(tree.nv * d**2 + m**2 * d + m**3 > LONGEST)

@@ -383,6 +383,7 @@ def test_forces_of_rows_that_contradict_one_another_are_flagged_where_they_are_n
         assert np.all(off <= ACCEPTED * size), (name, np.max(off / size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "options"),
     [("delassus", {}), ("dynamics", {"method": "kkt", "active": True}), ("step", {"method": "pv-early"})],

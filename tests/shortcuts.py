@@ -749,6 +749,8 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         "test_contact_step.py::test_rollouts_are_steps": (
             ("np.all(np.asarray(dt) > 0.0)", "np.all(np.asarray(dt) >= 0.0)"),
         ),
+    },
+    "runtime/rollouts/sub_steps.py": {
         "test_compiled_dynamics.py::test_states_of_small_pivots_are_solved_by_another_method": (
             ("late = np.logical_or.accumulate(ill_conditioned, axis=0) | opened", "late = ill_conditioned | opened"),
         ),

@@ -19,6 +19,7 @@ from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import real_array
 from delassus.runtime.arrays import checked
+from delassus.runtime.rollouts.on_device import STATE
 
 
 class Feedback(NamedTuple):
@@ -83,6 +84,27 @@ class Feedback(NamedTuple):
         K = np.broadcast_to(self.gains[t], (*which.shape, *self.gains.shape[-2:]))[which]
         found: NDArray[Any] = np.clip(self.controls[t][which] + (K @ away[..., None])[..., 0], *self.bounds)
         return found
+
+
+def check_feedback(kernel: Any, controls: Any, feedback: Any, *others: Any) -> None:
+    """Check that there is feedback only about arrays of controls of a time step, and with it what else it needs."""
+    if feedback is None and any(x is not None for x in others):
+        wanted = "gains where there are nominal, bounds or defects"
+        raise ConfigurationError("feedback", wanted, "None", "Pass feedback=K.")
+    if feedback is not None and (callable(controls) or kernel.request.derivative):
+        came = "a derivative" if kernel.request.derivative else "a policy"
+        raise ConfigurationError("feedback", "arrays of controls of a time step", came, "Leave feedback out.")
+
+
+def law_of(kernel: Any, feedback: Any, nominal: Any, bounds: Any, defects: Any) -> tuple[Any, ...] | None:
+    """Gains, nominal states, bounds (2, n) and defects of feedback; None without."""
+    if feedback is None:
+        return None
+    if not isinstance(nominal, list | tuple) or len(nominal) != STATE:
+        wanted, advice = "a pair of trajectories, q and v", "Pass what a rollout has returned."
+        raise ConfigurationError("nominal", wanted, shown(nominal), advice)
+    (argument,) = (a for a in kernel.arguments if a.name == kernel.request.control)
+    return feedback, *nominal, check_bounds(bounds, argument.size), defects
 
 
 def check_bounds(bounds: Any, n: int) -> NDArray[Any]:

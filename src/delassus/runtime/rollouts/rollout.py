@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.status import DynamicsStatus, worst
+from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, OTHERS, check_flag, check_list, check_whole, is_whole, library_of
@@ -19,20 +19,19 @@ from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Moving, Rollout, aligned_empty, arranged, checked
 from delassus.runtime.cuda.kernel import CudaKernel
-from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.libraries import MODULES, rollout_elsewhere
 from delassus.runtime.rollouts.derivatives import derivative_rollout
-from delassus.runtime.rollouts.loop import Feedback, check_bounds, feedback_of
+from delassus.runtime.rollouts.loop import check_feedback, feedback_of, law_of
 from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
 from delassus.runtime.rollouts.on_device import STATE, is_largest
-from delassus.runtime.rollouts.sub_steps import Loops, loops_of
+from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, step_by_step
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
 
-DIVERGED = 1e3
-"""Displacement of a joint in one step, in rad or m, from which on nothing is solved again: the trajectory is lost."""
+CUPY = {"CuPy"}
+"""Of libraries, by what kernels for GPUs take at once."""
 
 Policy = Callable[[float, NDArray[Any], NDArray[Any]], ArrayLike]
 """From time (s), configurations (..., nq) and velocities (..., nv) to controls."""
@@ -212,86 +211,93 @@ def rollout(
     check_whole("decimation", decimation, "Steps that each control is held for.", least=1, most=MOST_STATES)
     if time_axis is not None and not (is_whole(time_axis) and time_axis <= 1):
         raise ConfigurationError("time_axis", "0 or 1", shown(time_axis), "Time is the first axis, or the second.")
-    names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
-    n_states, is_step = kernel.request.quantity.states, not kernel.request.derivative
-    if is_step and n_states > STATE and "impulses" not in others:
-        others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
-    for name in names:
-        known = set(others) & {a.name for a in replace(kernel.request, derivative=()).arguments[n_states:]}
-        if not isinstance(name, str) or name not in known:
-            came = ", ".join(sorted(known)) or "none"
-            raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
-    follows = feedback is not None
-    if not follows and any(x is not None for x in (nominal, bounds, defects)):
-        wanted = "gains where there are nominal, bounds or defects"
-        raise ConfigurationError("feedback", wanted, "None", "Pass feedback=K.")
-    if follows and (callable(controls) or not is_step):
-        came = "a policy" if is_step else "a derivative"
-        raise ConfigurationError("feedback", "arrays of controls of a time step", came, "Leave feedback out.")
-    if callable(controls):
-        if names or steps is None or not is_step:
-            wanted = "steps=… and nothing in per_step with a policy, and no derivative"
-            raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
-        steps = check_whole("steps", steps, "How many there are.", least=1, most=MOST_STATES)
-    elif steps is not None:
-        raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
-    given: list[Any] = [q0, v0, controls, dt, *others.values()]
-    is_on_gpu, libraries = isinstance(kernel, CudaKernel), {library_of(type(x)) for x in given} - {""}
-    if is_on_gpu:
-        check_for_gpus(threads=threads, return_status=return_status or None, feedback=feedback)
-    if is_of_cupy := is_on_gpu and libraries <= {OTHERS} and any(map(of_cupy, given)):
-        libraries = {"CuPy"}
-    if libraries:
-        if not (is_step or is_of_cupy):
+    names = _per_step(kernel, per_step, others)
+    check_feedback(kernel, controls, feedback, nominal, bounds, defects)
+    steps = _steps(kernel, controls, steps, names)
+    is_step, outputs = not kernel.request.derivative, kernel.request.quantity.further or None
+    refused: dict[str, Any] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
+    if isinstance(kernel, CudaKernel):
+        check_for_gpus(**refused)
+    if libraries := _libraries(kernel, [q0, v0, controls, dt, *others.values()]):
+        if not (is_step or libraries == CUPY):
             came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
         start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
         asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
-        if is_of_cupy:
-            return kernel.rolled(rollout_of_cupy(asked))
-        refused: dict[str, object] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
-        refused["outputs"] = kernel.request.quantity.further or None
-        return kernel.rolled(_elsewhere(libraries, asked, refused))
+        return kernel.rolled(_elsewhere(libraries, asked, {**refused, "outputs": outputs}))
     if not is_step:
         assert not callable(controls)  # as checked above
         moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
         moving |= {name: Moving(others.pop(name), time_axis) for name in names}
         return _derivative(kernel, {**others, "q": q0, "v": v0, "dt": dt}, moving, threads, return_status)
     loops = None
-    if not (kernel.iterates or is_on_gpu) and loops_of(kernel.request):
+    if isinstance(kernel, Kernel) and not kernel.iterates and loops_of(kernel.request):
         loops = Loops(kernel.request, kernel.arguments, kernel.dtype)
-    law = None
-    if feedback is not None:
-        (argument,) = (a for a in kernel.arguments if a.name == kernel.request.control)
-        if not isinstance(nominal, list | tuple) or len(nominal) != STATE:
-            wanted, advice = "a pair of trajectories, q and v", "Pass what a rollout has returned."
-            raise ConfigurationError("nominal", wanted, shown(nominal), advice)
-        law = feedback, *nominal, check_bounds(bounds, argument.size), defects
     run = _Run(kernel, decimation, threads, return_status, loops)
     if callable(controls):
         assert steps is not None  # as checked above
         found = _by_policy(run, (q0, v0), controls, dt, steps, others)
     else:
+        law = law_of(kernel, feedback, nominal, bounds, defects)
         found = _by_arrays(run, (q0, v0), controls, dt, names, time_axis, others, law)
-    trajectories, beside, status, met = found
+    return _concluded(run, found, feedback is not None)
+
+
+def _concluded(run: _Run, found: Found, follows: bool) -> Any:
+    """Results by name, with what a step has beside its state; ``follows``: with controls of feedback."""
+    kernel, loops, (trajectories, beside, status, met) = run.kernel, run.loops, found
     applied = [beside.pop()] if follows else []
     total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
     if loops is not None:
         opened = loops.open(trajectories[0][1:])
         met += Counter({DynamicsStatus.LOOPS_OPEN: int(np.count_nonzero(opened))})
-        if return_status:
+        if run.with_status:
             status[opened & (status != DynamicsStatus.FAILED)] = DynamicsStatus.LOOPS_OPEN
-    if not return_status and isinstance(kernel, Kernel):
+    if not run.with_status and isinstance(kernel, Kernel):
         kernel.warn_once(met, total)
     if kernel.iterates:
-        of = map(is_largest, kernel.results[n_states:])
+        of = map(is_largest, kernel.results[kernel.request.quantity.states :])
         beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
-    more = [*(["controls"] if follows else []), *(["status"] if return_status else [])]
+    more = [*(["controls"] if follows else []), *(["status"] if run.with_status else [])]
     return kernel.rolled([*trajectories, *beside, *applied, status][: len(kernel.results) + len(more)], *more)
+
+
+def _per_step(kernel: AnyKernel, per_step: Iterable[str], others: dict[str, ArrayLike]) -> Sequence[str]:
+    """Names of further arguments that have an entry for each step; impulses that are not given are zero."""
+    names = check_list("per_step", per_step, "a list of names", "Pass per_step=['active'].")
+    n_states = kernel.request.quantity.states
+    if not kernel.request.derivative and n_states > STATE and "impulses" not in others:
+        others["impulses"] = np.zeros(kernel.arguments[STATE].shape, dtype=kernel.dtype)
+    for name in names:
+        known = set(others) & {a.name for a in replace(kernel.request, derivative=()).arguments[n_states:]}
+        if not isinstance(name, str) or name not in known:
+            came = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError("per_step", f"further arguments that are given: {came}", shown(name), "Drop it.")
+    return names
+
+
+def _steps(kernel: AnyKernel, controls: Any, steps: int | None, names: Sequence[str]) -> int | None:
+    """Number of steps of a policy, None of arrays of controls."""
+    if callable(controls):
+        if names or steps is None or kernel.request.derivative:
+            wanted = "steps=… and nothing in per_step with a policy, and no derivative"
+            raise ConfigurationError("controls", wanted, shown(steps if not names else names), "Or pass arrays.")
+        return check_whole("steps", steps, "How many there are.", least=1, most=MOST_STATES)
+    if steps is not None:
+        raise ConfigurationError("steps", "none with arrays of controls", shown(steps), "Their first axis says it.")
+    return None
+
+
+def _libraries(kernel: AnyKernel, given: Sequence[Any]) -> set[str]:
+    """Libraries that arrays are of, but for NumPy; CuPy's are known by kernels for GPUs alone."""
+    libraries = {library_of(type(x)) for x in given} - {""}
+    return CUPY if isinstance(kernel, CudaKernel) and libraries <= {OTHERS} and any(map(of_cupy, given)) else libraries
 
 
 def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) -> Any:
     """Rollout of arrays of other libraries; ``refused``: options that they lack."""
+    if libraries == CUPY:
+        return rollout_of_cupy(asked)
     names = " and ".join(sorted(libraries))
     advice = "Pass NumPy arrays, or call the kernel in a loop"
     if libraries == {"JAX"}:
@@ -413,9 +419,9 @@ def _by_arrays(
     ill_conditioned = roll(kernel, given, results, batch, steps, run.threads, (), feedback)
     applied = [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
-        status, met = _step_by_step(run, arrays, beside, ill_conditioned, feedback)
+        status, met = step_by_step(kernel, run.loops, with_status, arrays, beside, ill_conditioned, feedback)
         return trajectories, beside + applied, status, met
-    status = _all_solved(ill_conditioned, with_status or bool(ill_conditioned.any()))
+    status = all_solved(ill_conditioned, with_status or bool(ill_conditioned.any()))
     if len(status):
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
         for trajectory in trajectories[:STATE]:
@@ -426,75 +432,3 @@ def _by_arrays(
 def _before(trajectory: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> Moving:
     """States before each step."""
     return Moving(checked(trajectory, argument, dtype, argument.name)[:-1], 0)
-
-
-def _all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
-    return (
-        np.full(ill_conditioned.shape, DynamicsStatus.SOLVED, dtype=object)
-        if with_status
-        else np.empty(0, dtype=object)
-    )
-
-
-def _step_by_step(
-    run: _Run,
-    arrays: list[NDArray[Any]],
-    beside: list[NDArray[Any]],
-    ill_conditioned: NDArray[np.bool_],
-    feedback: Feedback | None,
-) -> tuple[NDArray[np.object_], Counter[Any]]:
-    """Take steps of each trajectory again from its first ill-conditioned one on, or all to know their status."""
-    kernel, (q, v), loops = run.kernel, arrays[:STATE], run.loops
-    (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
-    status, met = _all_solved(ill_conditioned, run.with_status), Counter[Any]()
-    opened = (
-        np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
-    )
-    late = np.logical_or.accumulate(ill_conditioned, axis=0) | opened
-    again = late | (run.with_status and not kernel.request.knows_rank)
-    for t in np.flatnonzero(again.any(axis=tuple(range(1, late.ndim)))):
-        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(dt) <= DIVERGED
-        now = again[t] & np.isfinite(q[t]).all(axis=-1) & (moves | ~late[t])
-        lost = again[t] & ~now
-        for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
-            x[lost] = np.nan
-        met[DynamicsStatus.FAILED] += int(np.count_nonzero(lost))
-        if run.with_status:
-            status[t, lost] = DynamicsStatus.FAILED
-        if not now.any():
-            continue
-        if feedback is not None:
-            arrays[feedback.control][t][now] = feedback.controls_at(int(t), q[t][now], v[t][now], now)
-        some = [
-            np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
-            for a, x in zip(kernel.arguments, arrays, strict=True)
-        ]
-        how = np.full(len(some[0]), DynamicsStatus.SOLVED)
-
-        def solve(
-            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = False
-        ) -> list[Any]:
-            found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
-            fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
-            if fine.any():
-                n = int(np.count_nonzero(fine))
-                results = kernel.empty_results(n)
-                part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
-                solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
-                met.update(solved.counts)
-                if run.with_status:
-                    how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
-                for x, new in zip(found, results, strict=True):
-                    x[fine] = new
-            return found
-
-        found = solve(some, np.arange(len(some[0])), rank_asked=run.with_status)
-        if loops is not None:
-            loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
-        for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):
-            x[now] = new
-        if feedback is not None:
-            feedback.move(int(t) + 1, q[t + 1], v[t + 1], now)
-        if run.with_status:
-            status[t, now] = how
-    return status, met

@@ -1,4 +1,4 @@
-"""Steps of rollouts that open loops, made again of sub-steps, and closed.
+"""Steps of rollouts that are made again: those that are not solved at once, and those that open loops, of sub-steps.
 
 Constraints of dynamics ask for accelerations: what integration makes of the positions and velocities of loops is left
 to its accuracy. Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they
@@ -10,6 +10,7 @@ displacements of least kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,16 +19,22 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.closed_loops import at_configurations
 from delassus.accuracy.rank import DependentRows
+from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.algorithms.loops.independent import row_squares
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
 from delassus.quantities.request import Request
 from delassus.runtime.compile import compile, compile_at_once
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
+from delassus.runtime.rollouts.loop import Feedback
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.motion import from_entries
 from delassus.spatial.rotations import Array
+
+DIVERGED = 1e3
+"""Displacement of a joint in one step, in rad or m, from which on nothing is solved again: the trajectory is lost."""
 
 OPEN = 1e-4
 """Errors of loops above which they are open, over the `characteristic_length` of the robot as all errors here."""
@@ -175,3 +182,78 @@ def loops_of(request: Request) -> tuple[Constraint, ...]:
         for c, soft, target in zip(request.constraints, options.soft, options.targets, strict=True)
         if c.is_loop and not (soft or target or options.active)
     )
+
+
+def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
+    """Status of steps before those that are not solved are known; empty if it is not asked for."""
+    return (
+        np.full(ill_conditioned.shape, DynamicsStatus.SOLVED, dtype=object)
+        if with_status
+        else np.empty(0, dtype=object)
+    )
+
+
+def step_by_step(
+    kernel: Any,
+    loops: Loops | None,
+    with_status: bool,
+    arrays: list[NDArray[Any]],
+    beside: list[NDArray[Any]],
+    ill_conditioned: NDArray[np.bool_],
+    feedback: Feedback | None,
+) -> tuple[NDArray[np.object_], Counter[Any]]:
+    """Take steps of each trajectory again from its first ill-conditioned one on, or all to know their status."""
+    q, v = arrays[:STATE]
+    (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
+    status, met = all_solved(ill_conditioned, with_status), Counter[Any]()
+    opened = (
+        np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
+    )
+    late = np.logical_or.accumulate(ill_conditioned, axis=0) | opened
+    again = late | (with_status and not kernel.request.knows_rank)
+    for t in np.flatnonzero(again.any(axis=tuple(range(1, late.ndim)))):
+        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(dt) <= DIVERGED
+        now = again[t] & np.isfinite(q[t]).all(axis=-1) & (moves | ~late[t])
+        lost = again[t] & ~now
+        for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
+            x[lost] = np.nan
+        met[DynamicsStatus.FAILED] += int(np.count_nonzero(lost))
+        if with_status:
+            status[t, lost] = DynamicsStatus.FAILED
+        if not now.any():
+            continue
+        if feedback is not None:
+            arrays[feedback.control][t][now] = feedback.controls_at(int(t), q[t][now], v[t][now], now)
+        some = [
+            np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
+            for a, x in zip(kernel.arguments, arrays, strict=True)
+        ]
+        how = np.full(len(some[0]), DynamicsStatus.SOLVED)
+
+        def solve(
+            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = False
+        ) -> list[Any]:
+            found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
+            fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
+            if fine.any():
+                n = int(np.count_nonzero(fine))
+                results = kernel.empty_results(n)
+                part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
+                solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
+                met.update(solved.counts)
+                if with_status:
+                    how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
+                for x, new in zip(found, results, strict=True):
+                    x[fine] = new
+            return found
+
+        found = solve(some, np.arange(len(some[0])), rank_asked=with_status)
+        if loops is not None:
+            loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
+        for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):
+            x[now] = new
+        if feedback is not None:
+            feedback.move(int(t) + 1, q[t + 1], v[t + 1], now)
+        if with_status:
+            status[t, now] = how
+    return status, met

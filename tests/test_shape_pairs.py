@@ -232,7 +232,7 @@ def in_kernels(a, b, poses):
     places = [np.array([pose[k][1] for pose in poses]) for k in (0, 1)]
     placed = []
     for shape in (a, b):
-        placed.append(Placed(ops, shape, ops.unknown(3, 3), ops.eye(3), ops.vector(3)))
+        placed.append(Placed(ops, shape, ops.unknown(3, 3), np.eye(3), ops.vector(3)))
     found = touches(*placed)
     assert len(found) == ds.Contact("body", a, ("world", b)).n_points
     rows = [[t.gap + (0.0 if t.apart is None else t.apart), *t.normal, *t.point] for t in found]

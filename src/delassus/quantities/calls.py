@@ -247,6 +247,10 @@ class DirectCall:
         return make(self, self.run())
 
 
+_ACCELERATIONS, _VELOCITIES = ["qdd", "forces"], ["v_next", "impulses"]
+"""Outputs that are solutions of one system themselves, of an impact but for the velocities before it."""
+
+
 class SolvedCall(DirectCall):
     """A direct call whose states have a status; those that its program does not solve are solved in other ways."""
 
@@ -295,17 +299,17 @@ class SolvedCall(DirectCall):
         asked, n = self.request, int(np.count_nonzero(where))
         at = States(asked, {name: x[where] for name, x in whole(self).items()}, (n,))
         outputs, every = asked.outputs, list[Resolved]()
-        differentiates = any(o.is_derivative for o in outputs)
+        differentiates, names = any(o.is_derivative for o in outputs), [o.name for o in outputs]
         for k in range(number_of_systems(asked)):
             solver, system, ranks = _Solver(at, k, self.error_bound), system_at(at, k), None
             if self.kept.is_dense:
                 qdd, forces, wrong = _by_factors(system, at, k)
-            elif asked.quantity.name in ("dynamics", "impulse"):
+            elif names in (_ACCELERATIONS, _VELOCITIES):
                 if self.kept.is_left:
                     ranks = ranks_of(system, at.batch)
                     if np.any(ranks[0] == found[1].shape[-1]):
                         found, error = DirectCall(self.kept, at.values, at.batch).computed()
-                change = found[0] - at.values["v"] if asked.quantity.name == "impulse" else found[0]
+                change = found[0] - at.values["v"] if names == _VELOCITIES else found[0]
                 qdd, forces, wrong = np.array(change), np.array(found[1]), np.array(error)
             elif asked.has_dependent_rows:  # what programs solve does not count
                 m = sum(system.sizes)
@@ -317,7 +321,7 @@ class SolvedCall(DirectCall):
             at.values[SOLUTIONS[k]] = np.concatenate([every[k].qdd, every[k].forces], axis=-1)
             if differentiates:
                 at.values[DEPENDENCES[k]] = _dependence(every[k], n)
-        if asked.quantity.name == "dynamics":
+        if names == _ACCELERATIONS:
             return (every[0].qdd, every[0].forces), every[0]
         results, wrong = evaluated(stage(asked, len(every)), at)
         results = results if isinstance(results, list) else [results]

@@ -72,8 +72,7 @@ class TraceOps(Ops):
         self.loops: list[Loop | Calls] = []
         self.solutions: dict[int, Any] = {}
         self.roundings: dict[float, float] = {}
-        self._sizes: dict[int, int] = {}  # of nodes, as `absolute` has made them
-        self._given: dict[float, float] = {}  # the same of numbers that are made of no others
+        self._sizes, self._given = dict[int, int](), dict[float, float]()  # of nodes; roundings of what is made of none
         self.is_repeated = False  # whether what is traced is a pass of several, or calls
         self._system = 0
         self._erring: list[list[float]] = [[] for _ in range(SAMPLES)]
@@ -133,20 +132,8 @@ class TraceOps(Ops):
 
     def count(self, nodes: Iterable[int]) -> int:
         """Number of operations that these nodes need."""
-        live, total = bytearray(len(self.at)), 0
-        for x in nodes:
-            live[x] = 1
-        for k in range(len(live) - 1, -1, -1):
-            if live[k]:
-                op, a, b, c = self._nodes[k]
-                if op >= ADD:
-                    total += 1
-                    live[a] = 1
-                    if b >= 0:
-                        live[b] = 1
-                    if c >= 0:
-                        live[c] = 1
-        return total
+        graph = self._build.graph([])
+        return graph.count(graph.reachable(nodes)).total
 
     def operation(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         """Node of an operation, or the number that it gives on known numbers."""
@@ -180,10 +167,7 @@ class TraceOps(Ops):
         return 0.0 if has_few_digits(number) else 1.0
 
     def _rounding(self, number: float) -> float:
-        found = self.roundings.get(number)
-        if found is None:
-            found = self._given.get(number)
-        if found is None:
+        if (found := self.roundings.get(number)) is None and (found := self._given.get(number)) is None:
             found = self._given[number] = 0.0 if has_few_digits(number) else GIVEN
         return found
 
@@ -388,8 +372,7 @@ class TraceOps(Ops):
         return Table(self, [[self._size_of(x) if x else 0 for x in row] for row in a.rows], a.columns)
 
     def _size_of(self, x: int) -> int:
-        found = self._sizes.get(x)
-        if found is None:
+        if (found := self._sizes.get(x)) is None:
             found = self._sizes[x] = self.operation(MAX, x, self.negate(x))
         return found
 

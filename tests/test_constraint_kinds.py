@@ -44,7 +44,7 @@ def kinds(tree, rng):
 
 
 NAMES = tuple(kinds(ds.mechanisms.star(2, 3), np.random.default_rng(0)))
-ROBOTS = {"floating": lambda: ds.mechanisms.star(2, 2), "fixed": lambda: ds.mechanisms.star(2, 3, root="fixed")}
+ROBOTS = {"floating": lambda: ds.mechanisms.star(2, 2), "fixed": lambda: ds.mechanisms.star(2, 4, root="fixed")}
 
 
 def some_case(name, robot, seed=3):

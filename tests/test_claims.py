@@ -14,6 +14,8 @@ from delassus_studies.claims import HOLDS, NOT_MEASURED, POINT, Claim, Finding, 
 from delassus_studies.registry import TOPICS
 from delassus_studies.tables import Console, table
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 CLAIMS = {
     topic: [claim for name in modules for claim in import_module(f"delassus_studies.claims.{name}").CLAIMS]
     for topic, modules in TOPICS.items()

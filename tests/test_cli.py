@@ -27,6 +27,8 @@ from delassus.errors import ConfigurationError
 from internals import cli
 from tools import on_a_full_disk
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 
 def run(*arguments: str, status: int = 0) -> str:
     """What a command prints, its errors at the end."""

@@ -31,6 +31,8 @@ from delassus_studies.bench.contact.steps import StepCase
 from generated import with_jax
 from internals import cli
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 METHODS_PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")

@@ -16,6 +16,8 @@ import pytest
 
 import delassus
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ("3.11", "3.12", "3.13")

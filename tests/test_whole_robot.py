@@ -21,7 +21,7 @@ from internals import (
     joint_kinds,
     tree_to_pinocchio,
 )
-from tools import error, mujoco_data, qdd_of, traced
+from tools import direct, error, mujoco_data, qdd_of, traced
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -579,7 +579,7 @@ def test_derivatives_with_controls(actuated, control):
     base = ds.mechanisms.chain(1, root="floating")
     tree, state, gains = controlled(base.attach("link1", actuated[2]), control, np.random.default_rng(0), 12)
     held, given = ds.Point(ds.Frame("link1", (0.1, 0.2, 0.3))), {"control": control, **gains}
-    tau = ds.forward_dynamics(tree, *state, held, **given)._bound.motion().applied[..., 0]
+    (tau,) = direct(tree, "control_forces", dict(zip(("q", "v", "tau"), state, strict=True)), **given).values()
     assert 5 < np.sum(np.abs(tau) == 9.0) < tau.size / 2  # cut off at the effort limit
     found = ds.dynamics_derivatives(tree, *state, held, **given)
     f = (

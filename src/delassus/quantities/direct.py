@@ -14,7 +14,6 @@ from delassus.model.tree import Tree
 from delassus.quantities import calls
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
-from delassus.quantities.estimate import for_direct_calls
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request
@@ -77,7 +76,6 @@ def bind(
         if not any(map(library_of, map(type, named.values()))):
             return kept.call(*checked_values(tree, kept.arguments, named, kept.values))
     asked, values = _asked(tree, constraints, quantity, method, derivative, given)
-    asked = for_direct_calls(asked) if quantity.has_status else asked
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
     if any(map(library_of, kinds)):

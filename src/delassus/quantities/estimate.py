@@ -7,7 +7,6 @@ A relative error, largest difference over largest entry of each result, is estim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import TUNING, ByPivots, Scans, by_pivots
 from delassus.accuracy.policy import ACCURATE
-from delassus.algorithms.dynamics import ITERATIVE, METHODS, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
@@ -157,12 +156,6 @@ def next_method(asked: Request, tried: Sequence[str]) -> str | None:
         iterative = [] if all(asked.options.soft) else [*ITERATIVE]
         left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
     return next((name for name in left if name not in tried), None)
-
-
-def for_direct_calls(asked: Request) -> Request:
-    """The request as direct calls run it: dynamics by `ACCURATE` where the method was left to choose, rows are held."""
-    holds = asked.method in METHODS and asked.method not in UNCONSTRAINED
-    return replace(asked, method=ACCURATE) if asked.is_chosen and holds and not is_long(asked) else asked
 
 
 def is_long(asked: Request) -> bool:

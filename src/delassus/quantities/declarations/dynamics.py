@@ -163,8 +163,7 @@ def forward_dynamics(
     kp, kd, v_target : (..., nv) array_like
         Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
-        One of ``DYNAMICS_METHODS``. By default ``"aba"`` without constraints, else ``"ltl"``, and ``"pv-early"`` where
-        its matrices would be long. "auto" of kernels takes what has the fewest operations: ``"pv-early"``, and
+        One of ``DYNAMICS_METHODS``. By default, as of kernels, ``"aba"`` without constraints, else ``"pv-early"``, and
         ``"proximal"`` where hard rows of loops are dependent at configurations that close these, or where constraints
         that can be off are some soft, some hard.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional

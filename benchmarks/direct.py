@@ -6,6 +6,7 @@ arguments or status. Also the time of a first call, in an empty cache, with the 
 
 from __future__ import annotations
 
+import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -41,6 +42,7 @@ def peers(case: Any, states: Any) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     """Print a line for each call."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0]).parse_args()
     warnings.simplefilter("ignore")
     case = demo_case()
     tree, feet, states = case.tree, case.constraints, random_states(case, 1)

@@ -41,7 +41,8 @@ def some_case(seed, frames=True):
     gamma = np.zeros(len(J))
     if others:
         motion, _ = make_motion(tree, q, v, tau, others, rows=given)
-        wanted = np.asarray(wanted_accelerations(motion))[:, 0]
+        (wanted,) = motion.made(lambda _, problem: [wanted_accelerations(problem)])
+        wanted = wanted[:, 0]
         gamma[: len(wanted)] = wanted
     return tree, made, {"rows": given}, (q, v, tau), J, gamma
 

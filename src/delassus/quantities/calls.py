@@ -104,7 +104,7 @@ class _Cache:
         """What is kept, or None."""
         try:
             found = self._kept.get(key)
-        except TypeError:  # a key that has no hash
+        except Exception:  # a key that has no hash, or of users' classes that compare nothing
             return None
         if found is not None:
             found.used = next(self._time)

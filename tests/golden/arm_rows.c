@@ -153,22 +153,6 @@ static void ds_sincos(float x, float *sine, float *cosine)
 #endif
 }
 
-static float ds_cos(float x)
-{
-    float sine, cosine;
-
-    ds_sincos(x, &sine, &cosine);
-    return cosine;
-}
-
-static float ds_sin(float x)
-{
-    float sine, cosine;
-
-    ds_sincos(x, &sine, &cosine);
-    return sine;
-}
-
 static void arm_rows_state(const float *q, const float *K0, float *G)
 {
     G[2] = 0x0p+0f;
@@ -176,68 +160,68 @@ static void arm_rows_state(const float *q, const float *K0, float *G)
     G[6] = 0x0p+0f;
     G[7] = 0x0p+0f;
     G[8] = 0x0p+0f;
-    const float t0 = ds_sin(q[2]);
-    const float t1 = t0 * 0x1.4d017ap+0f;
-    const float t2 = ds_fma(t0, t1, 0x1.e3502ap-2f);
-    const float t3 = t2 - 0x1.c5d584p+0f;
-    const float t4 = ds_fma(-(t3), 0x1.6a889ap-1f, t2);
-    const float t5 = ds_cos(q[2]);
-    const float t6 = t5 * 0x1.ab7996p-5f;
-    const float t7 = ds_fma(t5, 0x1.6e14b2p-3f, -(t6));
-    const float t8 = ds_fma(t4, 0x1.f2ce6cp-3f, t7);
+    float t0, t1;
+    ds_sincos(q[2], &t0, &t1);
+    const float t2 = t0 * 0x1.4d017ap+0f;
+    const float t3 = ds_fma(t0, t2, 0x1.e3502ap-2f);
+    const float t4 = t3 - 0x1.c5d584p+0f;
+    const float t5 = ds_fma(-(t4), 0x1.6a889ap-1f, t3);
+    const float t6 = t1 * 0x1.ab7996p-5f;
+    const float t7 = ds_fma(t1, 0x1.6e14b2p-3f, -(t6));
+    const float t8 = ds_fma(t5, 0x1.f2ce6cp-3f, t7);
     const float t9 = t0 * 0x1.81038cp-6f;
     const float t10 = ds_fma(-(t0), t9, 0x1.8fc75p-6f);
     const float t11 = t10 * 0x1.6a889ap-1f;
     const float t12 = 0x1p+0f / (0x1.202cb4p-5f + ds_fma(0x1.f2ce6cp-3f, t7 + t8, t11));
-    const float t13 = t5 * t1;
+    const float t13 = t1 * t2;
     const float t14 = t13 * 0x1.0d8196p-3f;
     const float t15 = t14 * t12;
     const float t16 = 0x1.b5107cp-3f + t8;
     const float t17 = ds_fma(t13, 0x1.14a28p-1f, -(t16 * t15));
-    const float t18 = ds_cos(q[1]);
-    const float t19 = t16 * t12;
-    const float t20 = ds_fma(-(t16), t19, 0x1.c09ffep+0f + t4);
-    const float t21 = ds_sin(q[1]);
-    const float t22 = ds_fma(t21, ds_fma(-(t14), t15, 0x1.c09ffep+0f + ds_fma(-(t0), t1, 0x1.c5d584p+0f)) - t20, t18 * (t17 + t17));
-    const float t23 = ds_fma(t21, t22, t20);
-    const float t24 = ds_fma(t5, 0x1.4ce05ap-4f, -(t3 * 0x1.c59034p-4f));
+    float t18, t19;
+    ds_sincos(q[1], &t18, &t19);
+    const float t20 = t16 * t12;
+    const float t21 = ds_fma(-(t16), t20, 0x1.c09ffep+0f + t5);
+    const float t22 = ds_fma(t18, ds_fma(-(t14), t15, 0x1.c09ffep+0f + ds_fma(-(t0), t2, 0x1.c5d584p+0f)) - t21, t19 * (t17 + t17));
+    const float t23 = ds_fma(t18, t22, t21);
+    const float t24 = ds_fma(t1, 0x1.4ce05ap-4f, -(t4 * 0x1.c59034p-4f));
     const float t25 = t24 * t12;
-    const float t26 = ds_fma(t3, 0x1.6a889ap-1f, 0x1.c5d584p+0f);
-    const float t27 = ds_fma(t21, ds_fma(t13, 0x1.aed548p-1f, t24 * t15), t18 * ds_fma(t3, 0x1.d18f6ep-2f, t24 * t19)) * 0x1.14a28p+0f;
+    const float t26 = ds_fma(t4, 0x1.6a889ap-1f, 0x1.c5d584p+0f);
+    const float t27 = ds_fma(t18, ds_fma(t13, 0x1.aed548p-1f, t24 * t15), t19 * ds_fma(t4, 0x1.d18f6ep-2f, t24 * t20)) * 0x1.14a28p+0f;
     const float t28 = ds_fma(-(0x1.aed548p-1f), ds_fma(0x1.aed548p-1f, t23 - ds_fma(-(ds_kept(t24)), t25, 0x1.c09ffep+0f + t26), -(t27)), t23);
-    const float t29 = ds_fma(t10, 0x1.d18f6ep-2f, ds_fma(0x1.f2ce6cp-3f, t24, t5 * 0x1.444c6cp-6f));
-    const float t30 = t5 * t9;
+    const float t29 = ds_fma(t10, 0x1.d18f6ep-2f, ds_fma(0x1.f2ce6cp-3f, t24, t1 * 0x1.444c6cp-6f));
+    const float t30 = t1 * t9;
     const float t31 = ds_fma(t30, 0x1.aed548p-1f, t0 * 0x1.2c1bcp-5f);
-    const float t32 = ds_fma(-(ds_kept(t29)), t19, t24);
-    const float t33 = ds_fma(t21, ds_fma(-(ds_kept(t31)), t15, t32), t18 * (ds_fma(t0, 0x1.340be2p-3f, -(t31 * t19)) + ds_fma(t13, 0x1.a3bb26p-3f, t29 * t15)));
+    const float t32 = ds_fma(-(ds_kept(t29)), t20, t24);
+    const float t33 = ds_fma(t18, ds_fma(-(ds_kept(t31)), t15, t32), t19 * (ds_fma(t0, 0x1.340be2p-3f, -(t31 * t20)) + ds_fma(t13, 0x1.a3bb26p-3f, t29 * t15)));
     const float t34 = ds_fma(t26, 0x1.f2ce6cp-3f, t6);
-    const float t35 = ds_fma(t18, ds_fma(t29, t25, (-0x1.b5107cp-3f) - t34), -(t21 * ds_fma(t31, t25, -(t0 * 0x1.8b96b2p-4f))));
-    const float t36 = ds_fma(0x1.14a28p-1f, ds_fma(0x1.aed548p-1f, ds_fma(t21, t33, -(ds_kept(t32))), 0x1.14a28p-1f * t35), -(ds_kept(t35)));
+    const float t35 = ds_fma(t19, ds_fma(t29, t25, (-0x1.b5107cp-3f) - t34), -(t18 * ds_fma(t31, t25, -(t0 * 0x1.8b96b2p-4f))));
+    const float t36 = ds_fma(0x1.14a28p-1f, ds_fma(0x1.aed548p-1f, ds_fma(t18, t33, -(ds_kept(t32))), 0x1.14a28p-1f * t35), -(ds_kept(t35)));
     const float t37 = t31 * t12;
     const float t38 = ds_fma(t29, t37, -(ds_kept(ds_fma(t30, 0x1.14a28p-1f, t0 * 0x1.81651p-6f))));
     const float t39 = t29 * t12;
     const float t40 = ds_fma(-(ds_kept(t29)), t39, 0x1.1edbdp-5f + ds_fma(0x1.f2ce6cp-3f, t6 + t34, t10 - t11));
-    const float t41 = ds_fma(t21, ds_fma(-(ds_kept(t31)), t37, 0x1.d30c6ap-11f + ds_fma(t0, t9, 0x1.d878b4p-11f)) - t40, t18 * (t38 + t38));
-    const float t42 = ds_fma(0x1.6a889ap-1f, ds_fma(t21, t41, t40), 0x1.333334p-2f * (t36 + ds_fma(t28, 0x1.333334p-2f, t36)));
+    const float t41 = ds_fma(t18, ds_fma(-(ds_kept(t31)), t37, 0x1.d30c6ap-11f + ds_fma(t0, t9, 0x1.d878b4p-11f)) - t40, t19 * (t38 + t38));
+    const float t42 = ds_fma(0x1.6a889ap-1f, ds_fma(t18, t41, t40), 0x1.333334p-2f * (t36 + ds_fma(t28, 0x1.333334p-2f, t36)));
     const float t43 = 0x1p+0f / (0x1.74538ep-5f + t42);
-    const float t44 = ds_fma(K0[3], t0, K0[4] * t5);
+    const float t44 = ds_fma(K0[3], t0, K0[4] * t1);
     const float t45 = ds_fma(-(K0[5]), 0x1.d1bdcp+2f, K0[1]);
-    const float t46 = ds_fma(K0[0], t0, t5 * t45);
+    const float t46 = ds_fma(K0[0], t0, t1 * t45);
     const float t47 = ds_fma(0x1.14a28p-1f, t46, K0[2] * 0x1.aed548p-1f);
     const float t48 = ds_fma(0x1.f2ce6cp-3f, t47, -(0x1.aed548p-1f * t44));
     const float t49 = ds_fma(K0[2], 0x1.14a28p-1f, -(0x1.aed548p-1f * t46));
-    const float t50 = ds_fma(0x1.14a28p-1f, ds_fma(t21, ds_fma(-(t15), t48, ds_fma(K0[0], t5, -(t0 * t45))), t18 * ds_fma(-(t19), t48, t47)), -(0x1.aed548p-1f * ds_fma(-(t25), t48, t49)));
-    const float t51 = ds_fma(t21, ds_fma(-(t37), t48, ds_fma(K0[3], t5, -(K0[4] * t0))), t18 * ds_fma(t39, t48, ds_fma(0x1.14a28p-1f, t44, -(0x1.f2ce6cp-3f * t49))));
+    const float t50 = ds_fma(0x1.14a28p-1f, ds_fma(t18, ds_fma(-(t15), t48, ds_fma(K0[0], t1, -(t0 * t45))), t19 * ds_fma(-(t20), t48, t47)), -(0x1.aed548p-1f * ds_fma(-(t25), t48, t49)));
+    const float t51 = ds_fma(t18, ds_fma(-(t37), t48, ds_fma(K0[3], t1, -(K0[4] * t0))), t19 * ds_fma(t39, t48, ds_fma(0x1.14a28p-1f, t44, -(0x1.f2ce6cp-3f * t49))));
     const float t52 = ds_fma(0x1.aed548p-1f, t51, 0x1.333334p-2f * t50);
     G[0] = ds_fma(t52, t52 * t43, ds_fma(K0[5], K0[5] * 0x1.45b142p+5f, t48 * (t12 * t48)));
-    const float t53 = ds_fma(K0[9], t0, K0[10] * t5);
+    const float t53 = ds_fma(K0[9], t0, K0[10] * t1);
     const float t54 = ds_fma(-(K0[11]), 0x1.d1bdcp+2f, K0[7]);
-    const float t55 = ds_fma(K0[6], t0, t5 * t54);
+    const float t55 = ds_fma(K0[6], t0, t1 * t54);
     const float t56 = ds_fma(0x1.14a28p-1f, t55, K0[8] * 0x1.aed548p-1f);
     const float t57 = ds_fma(0x1.f2ce6cp-3f, t56, -(0x1.aed548p-1f * t53));
     const float t58 = ds_fma(K0[8], 0x1.14a28p-1f, -(0x1.aed548p-1f * t55));
-    const float t59 = ds_fma(0x1.14a28p-1f, ds_fma(t21, ds_fma(-(t15), t57, ds_fma(K0[6], t5, -(t0 * t54))), t18 * ds_fma(-(t19), t57, t56)), -(0x1.aed548p-1f * ds_fma(-(t25), t57, t58)));
-    const float t60 = ds_fma(t21, ds_fma(-(t37), t57, ds_fma(K0[9], t5, -(K0[10] * t0))), t18 * ds_fma(t39, t57, ds_fma(0x1.14a28p-1f, t53, -(0x1.f2ce6cp-3f * t58))));
+    const float t59 = ds_fma(0x1.14a28p-1f, ds_fma(t18, ds_fma(-(t15), t57, ds_fma(K0[6], t1, -(t0 * t54))), t19 * ds_fma(-(t20), t57, t56)), -(0x1.aed548p-1f * ds_fma(-(t25), t57, t58)));
+    const float t60 = ds_fma(t18, ds_fma(-(t37), t57, ds_fma(K0[9], t1, -(K0[10] * t0))), t19 * ds_fma(t39, t57, ds_fma(0x1.14a28p-1f, t53, -(0x1.f2ce6cp-3f * t58))));
     const float t61 = ds_fma(0x1.aed548p-1f, t60, 0x1.333334p-2f * t59);
     const float t62 = t61 * t43;
     const float t63 = t12 * t57;

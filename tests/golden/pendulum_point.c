@@ -146,34 +146,18 @@ static void ds_sincos(double x, double *sine, double *cosine)
 #endif
 }
 
-static double ds_cos(double x)
-{
-    double sine, cosine;
-
-    ds_sincos(x, &sine, &cosine);
-    return cosine;
-}
-
-static double ds_sin(double x)
-{
-    double sine, cosine;
-
-    ds_sincos(x, &sine, &cosine);
-    return sine;
-}
-
 static void pendulum_point_state(const double *q, double *G)
 {
-    const double t0 = ds_sin(q[1]);
-    const double t1 = ds_fma(t0, t0 * 0x1.4b70aee26df08p+0, 0x1.d4bd3d069f208p-2);
-    const double t2 = ds_cos(q[1]);
-    const double t3 = ds_fma(t2, 0x1.b5107c869d99ep-3, -(t2 * 0x1.fe5ce4bd253e8p-5));
-    const double t4 = t3 + ds_fma(ds_fma(-(t1 - 0x1.c09ffe2415b8ap+0), 0x1.6a88995d4dc81p-1, t1), 0x1.3333333333333p-2, t3);
+    double t0, t1;
+    ds_sincos(q[1], &t0, &t1);
+    const double t2 = ds_fma(t0, t0 * 0x1.4b70aee26df08p+0, 0x1.d4bd3d069f208p-2);
+    const double t3 = ds_fma(t1, 0x1.b5107c869d99ep-3, -(t1 * 0x1.fe5ce4bd253e8p-5));
+    const double t4 = t3 + ds_fma(ds_fma(-(t2 - 0x1.c09ffe2415b8ap+0), 0x1.6a88995d4dc81p-1, t2), 0x1.3333333333333p-2, t3);
     const double t5 = ds_fma(ds_fma(-(t0), t0 * 0x1.178f9f1a5567dp-5, 0x1.1edbd0c5506f2p-5), 0x1.6a88995d4dc81p-1, 0x1.3333333333333p-2 * t4);
     const double t6 = 0x1p+0 / (0x1.74538ef34d6a1p-5 + t5);
     const double t7 = t0 * 0x1.4bf63460c6e41p-3;
     G[0] = t7 * (t7 * t6);
-    const double t8 = t2 * 0x1.4bf63460c6e41p-3;
+    const double t8 = t1 * 0x1.4bf63460c6e41p-3;
     const double t9 = t8 * t6;
     G[1] = G[3] = t7 * t9;
     G[4] = t8 * t9;

@@ -738,7 +738,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         ),
         "test_compiled_dynamics.py::test_derivatives_of_rollouts_in_every_batch": (
             ("        first = min(first, n - size)\n", ""),
-            ("for j in range((first + size - begin) * width):", "for j in range(size * width):"),
+            ("for j in range((first + size - begin) * width):", "for j in range((first + size - begin) * width - 1):"),
             ("+ begin * width * item\n                part", "+ first * width * item\n                part"),
         ),
     },

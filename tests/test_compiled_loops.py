@@ -338,7 +338,8 @@ def test_loops_call_only_memory_of_c(processor, monkeypatch) -> None:  # type: i
         with monkeypatch.context() as its:
             its.setattr(type(host()), "has_fma", not processor)
             text, _ = runtime_loops.Module().assembly(function, list(types))
-        assert {*undefined(object_for(text, **processor))} <= LIBRARY
+        found = {*undefined(object_for(text, **processor))}
+        assert found <= LIBRARY and ("malloc" in found or function is not _made)
 
 
 @elf
@@ -354,7 +355,7 @@ def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: i
         sim.run(0.4)
         assert np.isfinite(sim.q).all()
     found = {name for payload in payloads for name in undefined(payload)}
-    assert len(payloads) > 2 * len(SOLVERS) and "malloc" in found and found <= LIBRARY
+    assert len(payloads) > 2 * len(SOLVERS) and found <= LIBRARY
 
 
 DRIVER = """

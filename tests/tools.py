@@ -189,7 +189,8 @@ def by_method(motion, name):
         found = DYNAMICS_ALGORITHMS[name](problem)
         return [x for x in (found.qdd, found.forces, found.delassus) if x is not None]
 
-    return SimpleNamespace(**dict(zip(("qdd", "forces", "delassus"), motion.made(make, name), strict=False)))
+    made = zip(("qdd", "forces", "delassus"), motion.made(make, name), strict=False)
+    return SimpleNamespace(**{"delassus": None, **dict(made)})
 
 
 def error_estimates(motion, name):

@@ -390,7 +390,7 @@ def interpreted(
     columns, n = [], int(np.count_nonzero(where))
     for a in asked.arguments:
         x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
-        columns.append(np.broadcast_to(x, (*where.shape, *(a.shape or (1,))))[where].reshape(n, a.size))
+        columns.append(np.broadcast_to(x, (*where.shape, *a.shape))[where].reshape(n, a.size))
     inputs = np.concatenate([np.zeros((n, 0)), *columns], axis=1).astype(dtype)
     parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]

@@ -629,8 +629,8 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("where = np.nonzero(chosen) if batch else chosen", "where = np.nonzero(chosen)"),
         ),
         "test_error_estimates.py::test_bounds_are_arguments": (
-            ("self.on_numpy & ~self.inaccurate & (out", "self.on_numpy & (out"),
-            ("out[self.inaccurate & ~self.on_numpy]", "out[self.inaccurate]"),
+            ("self.directly & ~self.inaccurate & (out", "self.directly & (out"),
+            ("out[self.inaccurate & ~self.directly]", "out[self.inaccurate]"),
         ),
         "test_contact_step.py::test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged": (
             ("if is_wide and sweeps == asked.options.sweeps:", "if is_wide:"),

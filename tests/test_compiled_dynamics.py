@@ -272,7 +272,7 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
     """A method that is wrong where it says so: the kernel solves these states again, within the call."""
 
     def fragile(motion):
-        ops, good, x = motion.ops, dynamics.METHODS["kkt"](motion), motion.ops.entry(motion.problem.q, 0)
+        ops, good, x = motion.ops, dynamics.METHODS["kkt"](motion), motion.problem.q[0]
         ops.pivot(x, squared=True)
         is_right = ops.matrix([[ops.select(ops.less(x * x, 1e-12), 0.0, 1.0)]])
         return Solution(good.qdd @ is_right, good.forces)
@@ -394,7 +394,7 @@ def test_a_method_that_loses_digits_without_a_word(monkeypatch):
 
     def lossy(motion):
         ops, good = motion.ops, dynamics.METHODS["kkt"](motion)
-        ops.pivot(ops.entry(motion.problem.q, 0), squared=True)
+        ops.pivot(motion.problem.q[0], squared=True)
         three, third = ops.constant([[3.0]]), ops.constant([[1.0 / 3.0]])
         large = good.qdd @ ops.constant([[1e12]])
         return Solution(((good.qdd + large) @ three - large @ three) @ third, good.forces)
@@ -787,7 +787,7 @@ def test_status_of_a_single_rollout():
     step = ds.compile(tree, [], "step")
     status = ds.rollout(step, q[0], v[0], tau[:5], 0.01, return_status=True)[2]
     assert status.shape == (5,) and set(status) == {ds.DynamicsStatus.SOLVED}
-    tree, points = two_points()  # dependent rows: step by step on NumPy
+    tree, points = two_points()  # dependent rows: step by step as direct calls
     stands = ds.compile(tree, points, "step", active=True)
     given = {"active": np.ones(2), "return_status": True}
     status = ds.rollout(stands, tree.random(0), np.ones(tree.nv), np.ones((3, tree.nv)), 0.001, **given)[2]

@@ -73,7 +73,7 @@ def test_arguments_broadcast_by_position_and_by_name():
 
 
 @pytest.mark.slow
-def test_states_that_machine_code_does_not_solve_are_solved_as_on_numpy():
+def test_states_that_machine_code_does_not_solve_are_solved_as_by_the_kernel():
     """A stretched arm has dependent rows; XLA calls back for such states alone."""
     tree, kernel = compiled("dynamics", tree=ds.mechanisms.chain(4), constraints=[ds.Point("link4")])
     q, v = np.zeros((2000, 4)), np.ones(4)
@@ -427,7 +427,7 @@ import delassus as ds
 jax.config.update("jax_enable_x64", True)
 tree, tip = ds.mechanisms.pendulum(2), ds.Frame("rod2", (0, 0, -0.5))
 kernel = ds.compile(tree, ds.Rows(tip, np.eye(6)[[0, 2]], axes="world"), "dynamics")
-call, state = jax.jit(kernel), (np.tile([0.3, 0.0], (20_000, 1)), np.zeros(2), np.ones(2))  # stretched: on NumPy
+call, state = jax.jit(kernel), (np.tile([0.3, 0.0], (20_000, 1)), np.zeros(2), np.ones(2))  # stretched: by direct calls
 jax.block_until_ready(call(*state))
 made = [call(*state) for _ in range(3)]
 print("ended")

@@ -79,9 +79,6 @@ class CasadiOps(Ops):
     def zeros(self, rows: int, columns: int) -> Any:
         return self.ca.SX(rows, columns)
 
-    def entry(self, vector: Any, index: int) -> Any:
-        return vector[index]
-
     def entries(self, a: Any) -> list[list[Any]]:
         return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
 

@@ -118,9 +118,6 @@ class CountOps(Ops):
     def constant(self, value: Any) -> Any:
         return Pattern(self, _codes(value))
 
-    def entry(self, vector: Any, index: int) -> Any:
-        return vector[index]
-
     def entries(self, a: Any) -> list[list[Any]]:
         return [[Entry(self, int(code)) for code in row] for row in a.codes]
 

@@ -53,7 +53,7 @@ def run(console: Console, file: Path | None = None, csv: Path | None = None) -> 
 
 
 def _measure(case: Case, record: Record) -> Iterator[Record]:
-    """Fill the record: every method on NumPy, Pinocchio, the kernel; gives it after each."""
+    """Fill the record: every method, Pinocchio, the kernel; gives it after each."""
     record |= {**environment(), "case": case.name, "states": STATES, "rows": {}, "compile seconds": None}
     yield record
     tree, constraints = case.tree, case.constraints

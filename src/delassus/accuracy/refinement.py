@@ -117,9 +117,7 @@ class Usual:
         _, forces = self._sums()
         self.usual = self._moving_alone(forces), self._balanced_by_rows(forces)
 
-    def _sums(
-        self, qdd: Sequence[Matrix] | None = None, given: Sequence[Sequence[Matrix]] | None = None
-    ) -> tuple[list[Sizes], list[Sizes]]:
+    def _sums(self, qdd: Sequence[Matrix] | None = None) -> tuple[list[Sizes], list[Sizes]]:
         """Sums of the sizes of linear and angular accelerations of links, and of the forces that joints transmit."""
         ops, motion = self._motion.ops, self._motion
         tree, levers, a, f = motion.tree, self._levers, list[Sizes](), list[Sizes]()
@@ -133,7 +131,7 @@ class Usual:
 
         # leaves → root: forces and moments, those of velocity products V ×* H V by their terms
         for i in range(tree.n_links):
-            x, y = _parts(ops, ops.hstack([motion.p[i], *(() if given is None else given[i])]))
+            x, y = _parts(ops, motion.p[i])
             (m, h), (_, moment) = self._sizes_of_inertia(i)
             v, w = _parts(ops, motion.V[i])
             force, couple = x + w * (m * v + h * w), y + w * (h * v + moment * w) + v * (h * w)

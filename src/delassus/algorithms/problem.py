@@ -60,7 +60,7 @@ class JointSpaceRows:
 
 
 class Problem:
-    """A tree, its constraints and a configuration, on one backend; vectors are in the form that its ``entry`` reads.
+    """A tree, its constraints and a configuration, on one backend; vectors are sequences of its scalars.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Problem:
         self.ops, self.tree, self.constraints = ops, tree, tuple(constraints)
         self.rows = row_slices(self.constraints)
         self.n_rows = self.rows[-1].stop if self.rows else 0
-        self.q = q
+        self.q: Sequence[Scalar] = q
         self.payloads = tuple(payloads)
         self._given = list(given)
         self._coordinates = coordinates
@@ -125,7 +125,7 @@ class Problem:
         given = [x for k in constraints for x in self._given[ends[k] : ends[k + 1]]] + self._given[ends[-1] :]
         active = None
         if self._active is not None:
-            active = self.ops.state_vector([self.ops.flag(self._active, k) for k in constraints])
+            active = [self.ops.flag(self._active, k) for k in constraints]
         held = [self.constraints[k] for k in constraints]
         return Problem(self.ops, self.tree, held, q, given, self.payloads, active=active)
 
@@ -144,11 +144,11 @@ class Problem:
     def coordinate(self, index: int) -> Scalar:
         """Entry of the tree's configuration."""
         if self._coordinates is None:
-            return self.ops.entry(self.q, index)
+            return self.q[index]
         source, sign = self._coordinates[index]
         if source < 0:
             return sign
-        value = self.ops.entry(self.q, source)
+        value = self.q[source]
         return -value if sign < 0 else value
 
     @cached_property

@@ -237,7 +237,7 @@ class Measurements:
 
     def _jointpos(self, sensor: Sensor) -> Matrix:
         at = self.tree.q_index(str(sensor.of))
-        return from_entries(self.ops, [self.ops.entry(self.problem.q, k) for k in range(at.start, at.stop)])
+        return from_entries(self.ops, [self.problem.q[k] for k in range(at.start, at.stop)])
 
     def _jointvel(self, sensor: Sensor) -> Matrix:
         return self.motion.v[self.tree._joint_index(str(sensor.of))]
@@ -247,10 +247,10 @@ class Measurements:
         return self.ops.take(self.motion.applied, range(at.start, at.stop), None)
 
     def _actuatorpos(self, sensor: Sensor) -> Matrix:
-        return self._along(sensor, lambda joint: self.ops.entry(self.problem.q, self.tree.q_index(joint).start))
+        return self._along(sensor, lambda joint: self.problem.q[self.tree.q_index(joint).start])
 
     def _actuatorvel(self, sensor: Sensor) -> Matrix:
-        return self._along(sensor, lambda joint: self.ops.entry(self.motion.velocity, self.tree.v_index(joint).start))
+        return self._along(sensor, lambda joint: self.motion.velocity[self.tree.v_index(joint).start])
 
     def _along(self, sensor: Sensor, number: Callable[[str], Scalar]) -> Matrix:
         """``Σ ratio x`` over the joints that an actuator acts on."""

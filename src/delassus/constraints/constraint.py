@@ -227,11 +227,11 @@ class At:
             fixed = frame.on(self.tree)
             return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
         on, x = self.tree.placement(frame.link), self.robot.inputs[placement_name(self.index, end)]
-        position = from_entries(ops, [ops.entry(x, k) for k in range(3)])
+        position = from_entries(ops, [x[k] for k in range(3)])
         if frame.given == "position":
             rotation = ops.constant(frame.rotation)
         else:
-            rotation = ops.matrix(quaternion_rows(*(ops.entry(x, k) for k in range(3, 7))))
+            rotation = ops.matrix(quaternion_rows(*(x[k] for k in range(3, 7))))
         return compose((ops.constant(on.rotation), ops.constant(on.position[:, None])), (rotation, position))
 
     @cached_property

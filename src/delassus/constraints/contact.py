@@ -329,7 +329,7 @@ class Contact(Constraint):
         ops, given = at.ops, self.surface_velocity
         if isinstance(given, str):
             x = at.robot.inputs[surface_velocity_name(at.index)]
-            return from_entries(ops, [ops.entry(x, k) for k in range(3)])
+            return from_entries(ops, [x[k] for k in range(3)])
         return ops.constant(given[:, None]) if given.any() else None
 
     def _belt(self, at: At, frame: Matrix, axes: Matrix) -> list[Scalar]:

@@ -71,7 +71,7 @@ WORST_COLUMN = 3.0
 class BoundRequest:
     """A request on a backend, that of a trace or of numbers with rates.
 
-    ``values`` of arguments are by name: rows are matrices, all others vectors that the backend's ``entry`` reads.
+    ``values`` of arguments are by name: rows are matrices, all others sequences of scalars.
     """
 
     def __init__(self, request: Request, ops: Ops, values: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ class BoundRequest:
                 width = a.shape[1]
                 values[name] = ops.lifted(given, lambda i, j, name=name, width=width: rates(name, i * width + j))  # type: ignore[misc]
             else:
-                values[name] = [Dual(self.ops.entry(given, k), rates(name, k)) for k in range(a.size)]
+                values[name] = [Dual(given[k], rates(name, k)) for k in range(a.size)]
         out = BoundRequest(self.request, ops, values)
         out.tree = self.tree
         return out
@@ -119,7 +119,7 @@ class BoundRequest:
         """The problem at the configuration ``q`` (a state vector; the argument if None)."""
         request = self.request
         given = [self.values[i.name] for i in inputs_of(self.constraints, request.payloads)]
-        q = self.values["q"] if q is None else self.as_vector(q)
+        q = self.values["q"] if q is None else q
         active = self.values.get("active")
         return Problem(self.ops, self.tree, self.constraints, q, given, request.payloads, active=active)
 
@@ -132,11 +132,11 @@ class BoundRequest:
         damping = values["damping"] if options.damping == "input" else options.damping
         return DynamicsProblem(
             self.problem(q) if problem is None else problem,
-            values.get("v") if v is None else self.as_vector(v),
+            values.get("v") if v is None else v,
             self.control_forces(q, v),
             gravity=self._given("gravity", options.gravity),
             wrenches=self._wrenches(),
-            damping=None if damping is None else self.as_vector(damping),
+            damping=damping,
             passive=options.passive,
             goals=[self._goal(index) for index in range(len(self.constraints))],
             elimination=self.order,
@@ -189,7 +189,7 @@ class BoundRequest:
             return self.values.get("tau")
         q, v, *controls = self._controlled(q, v)
         forces = _FORCES[control](self.ops, self.tree, q, v, *controls)
-        return self.as_vector([forces.get(dof, 0.0) for dof in range(self.tree.nv)])
+        return [forces.get(dof, 0.0) for dof in range(self.tree.nv)]
 
     def servos(self) -> Servos:
         """What of controls pulls back, at the arguments."""
@@ -250,14 +250,10 @@ class BoundRequest:
         options = self.request.options
         return [*state, *map(self.entries, (*CONTROLS[options.control], *(["v_target"] if options.v_target else [])))]
 
-    def as_vector(self, values: Any) -> Any:
-        """State vector, in the form that the backend's ``entry`` reads, of scalars or of numbers."""
-        return self.ops.state_vector(values)
-
     def entries(self, name: str) -> list[Scalar]:
         """Numbers of a vector that comes with each call."""
         sizes = {a.name: a.size for a in self.request.arguments}
-        return [self.ops.entry(self.values[name], k) for k in range(sizes[name])]
+        return [self.values[name][k] for k in range(sizes[name])]
 
     @property
     def method(self) -> Method:

@@ -1,12 +1,12 @@
-"""States that a kernel does not solve: solved again in float64, by other methods, and on NumPy in the end.
+"""States that a kernel does not solve: solved again in float64, by other methods, and as direct calls in the end.
 
 States whose estimated error is above the bound go to "ltl" in float64, which eliminates no rows early, and to
 "proximal", which solves dependent ones (those of "proximal" the other way round), with errors estimated by what
 solutions miss (`delassus.accuracy.refinement`); these are compiled when first needed, and announced. What is left
-then is solved on NumPy, as `delassus.forward_dynamics` does.
+then is solved as `delassus.forward_dynamics` does.
 
-Contact steps are made again with more sweeps, and then on NumPy, with impulses of each state by the solvers of scenes;
-their derivatives with more sweeps, and are flagged then.
+Contact steps are made again with more sweeps, and then with impulses of each state by the solvers of scenes; their
+derivatives with more sweeps, and are flagged then.
 """
 
 from __future__ import annotations
@@ -70,22 +70,22 @@ def next_request(kernel: SolvedKernel) -> tuple[Request, str, str] | None:
     return replace(asked, method=method, error_dtype="float64"), "float64", how
 
 
-ON_NUMPY = "on NumPy"
-"""What `Run.counts` calls states that are solved there."""
+DIRECTLY = "directly"
+"""What `Run.counts` calls states that are solved as by direct calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """States (*batch) that the machine code has not solved, ``again``, and those ``on_numpy``, by ``numpy_request``.
+    """States (*batch) that the machine code has not solved, ``again``, and those solved ``directly``, by a ``call``.
 
-    ``inaccurate`` are those that nothing has solved to the bound, which have the status ``unsolved`` where NumPy says
-    no other; ``error`` is the estimate of each state. ``results`` are what is returned, in the type of the kernel.
+    ``inaccurate`` are those that nothing has solved to the bound, with the status ``unsolved`` where the call says no
+    other; ``error`` is the estimate of each state. ``results`` are what is returned, in the type of the kernel.
     """
 
     again: NDArray[np.bool_]
-    on_numpy: NDArray[np.bool_]
+    directly: NDArray[np.bool_]
     inaccurate: NDArray[np.bool_]
-    numpy_request: SolvedCall | None
+    call: SolvedCall | None
     error: NDArray[Any]
     results: Arrays
     unsolved: DynamicsStatus
@@ -94,20 +94,20 @@ class Run:
     def status(self) -> NDArray[np.object_]:
         """Status of each state: that of the numbers that are returned, which have failed where one is not finite."""
         out = np.full(self.again.shape, DynamicsStatus.SOLVED, dtype=object)
-        if self.numpy_request is not None:
-            out[self.on_numpy] = self.numpy_request.status
-            accepted = self.on_numpy & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
+        if self.call is not None:
+            out[self.directly] = self.call.status
+            accepted = self.directly & ~self.inaccurate & (out == DynamicsStatus.INACCURATE)
             out[accepted] = DynamicsStatus.SOLVED
-        out[self.inaccurate & ~self.on_numpy] = self.unsolved
+        out[self.inaccurate & ~self.directly] = self.unsolved
         out[~are_finite(self.results, out.shape) & (out != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
         return out
 
     @property
     def counts(self) -> Counter[Any]:
-        """Numbers of states that the machine code has not solved, by status, and of fine ones that are `ON_NUMPY`."""
-        found = list(zip(self.status[self.again], self.on_numpy[self.again], strict=True))
+        """Numbers of states that the machine code has not solved, by status, and of fine ones solved `DIRECTLY`."""
+        found = list(zip(self.status[self.again], self.directly[self.again], strict=True))
         met = Counter[Any](status for status, _ in found)
-        return met + Counter({ON_NUMPY: sum(status in HARMLESS for status, on_numpy in found if on_numpy)})
+        return met + Counter({DIRECTLY: sum(status in HARMLESS for status, directly in found if directly)})
 
 
 def solve_states(
@@ -120,7 +120,7 @@ def solve_states(
     with_error: bool = False,
     method: str = "",
 ) -> Run:
-    """Run the machine code; solve the states that it has not solved by its `fallback`, and those left on NumPy.
+    """Run the machine code; solve the states that it has not solved by its `fallback`, those left as direct calls.
 
     ``method`` is that of the first of these kernels, if not this.
     """
@@ -134,9 +134,9 @@ def solve_states(
         return Run(none, none, none, None, error, results, unsolved)
     ill_conditioned = kernel.ill_conditioned(rcond, batch)
     chosen = ill_conditioned | (with_status and not kernel.request.knows_rank)
-    on_numpy, inaccurate, numpy_request = none.copy(), np.array(ill_conditioned), None
+    directly, inaccurate, call = none.copy(), np.array(ill_conditioned), None
     if not chosen.any():
-        return Run(chosen, on_numpy, inaccurate, None, error, results, unsolved)
+        return Run(chosen, directly, inaccurate, None, error, results, unsolved)
     where = np.nonzero(chosen) if batch else chosen
     some, left = [x[where] for x in arrays], np.atleast_1d(ill_conditioned[where])
     n = len(some[0])
@@ -144,21 +144,21 @@ def solve_states(
         some = [x.astype(fallback.dtype) for x in some]
         found = [np.empty((n, *r.shape)) for r in kernel.results]
         again = solve_states(fallback, some, found, (n,), threads, with_status, with_error, method)
-        on_numpy[where], inaccurate[where], error[where] = again.on_numpy, again.inaccurate, again.error
-        numpy_request = again.numpy_request
+        directly[where], inaccurate[where], error[where] = again.directly, again.inaccurate, again.error
+        call = again.call
     elif kernel.request.has_status:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
-        numpy_request, outputs = _solved_otherwise(kernel, method, values, n)
-        status = numpy_request.status
+        call, outputs = _solved_otherwise(kernel, method, values, n)
+        status = call.status
         taken = left | ((status != DynamicsStatus.SOLVED) & (status != DynamicsStatus.INACCURATE))
         found = _where(taken, outputs, results, where)
-        on_numpy[where], inaccurate[where] = True, left & (status == DynamicsStatus.INACCURATE)
-        errors = [np.zeros(n), *(x.error for x in numpy_request.resolved)]  # none of sensors that measure no forces
+        directly[where], inaccurate[where] = True, left & (status == DynamicsStatus.INACCURATE)
+        errors = [np.zeros(n), *(x.error for x in call.resolved)]  # none of sensors that measure no forces
         error[where] = np.where(taken, np.max(errors, axis=0), error[where])
     elif kernel.request.quantity.judges_rows and not kernel.request.derivative:
         values = dict(zip((a.name for a in kernel.arguments), some, strict=True))
         outputs = call_of(kernel.request, values, (n,)).run().values()
-        found, on_numpy[where] = _where(are_finite([*outputs], (n,)), outputs, results, where), True
+        found, directly[where] = _where(are_finite([*outputs], (n,)), outputs, results, where), True
         inaccurate[where] = ~are_finite(found, (n,))
     elif kernel.iterates and not kernel.request.derivative and kernel.request.options.solver != "pgs":
         # pyramids have no other solver, derivatives are made of machine code alone
@@ -173,7 +173,7 @@ def solve_states(
         for result, x in zip(results, found, strict=True):
             result[where] = x
     error = np.maximum(error, np.finfo(kernel.dtype).eps)
-    return Run(chosen, on_numpy, inaccurate, numpy_request, error, results, unsolved)
+    return Run(chosen, directly, inaccurate, call, error, results, unsolved)
 
 
 def _solved_otherwise(kernel: SolvedKernel, method: str, values: dict[str, NDArray[Any]], n: int) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.any_kernel import made_request, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
-from delassus.runtime.fallback import ON_NUMPY, SolvedKernel, next_request, solve_states
+from delassus.runtime.fallback import DIRECTLY, SolvedKernel, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.helper import HELPED
 from delassus.runtime.rollouts.loop import Feedback, run_steps
@@ -153,7 +153,7 @@ class Kernel(SolvedKernel):
             `DynamicsStatus`, with ``return_error`` one that ends with ``error``, an array (...) of estimates.
             States whose estimate is above the bound of `compile` are solved again in float64, errors estimated by what
             solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that would take minutes to compile, and by
-            ``"proximal"``; what has to be compiled is announced. Those at which none is better are solved on NumPy, as
+            ``"proximal"``; what has to be compiled is announced. Those at which none is better are solved as
             `delassus.forward_dynamics` does.
             Calls that meet any of these warn, unless they return statuses or errors: of each status by itself, and of
             states that are fine when solved again. Python's filters show each of these once a line, or as they are set.
@@ -231,9 +231,9 @@ class Kernel(SolvedKernel):
         run = solve_states(self, arrays, results, batch, threads, True, True)
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
-        if run.numpy_request is not None:
-            (found,) = run.numpy_request.resolved
-            rank[run.on_numpy], redundant[run.on_numpy] = found.rank, found.redundant
+        if run.call is not None:
+            (found,) = run.call.resolved
+            rank[run.directly], redundant[run.directly] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
         solution: ForwardDynamics = report(States(self.request, values, batch), resolved, self.method)
@@ -354,13 +354,13 @@ class Kernel(SolvedKernel):
             silence += " Compile with more sweeps, or a shorter time step."
         else:
             said += "have an estimated error above the bound and were solved again"
-        if on_numpy := counts.get(ON_NUMPY, 0):
+        if directly := counts.get(DIRECTLY, 0):
             said += (
-                f"; {on_numpy} of them on NumPy, which is slow: rows are dependent there or nearly so, or "
+                f"; {directly} of them as by a direct call, which is slow: rows are dependent there or nearly so, or "
                 f"{ACCURATE!r} is too long to compile. Drop redundant rows, or compile with method='proximal', which "
                 "solves dependent ones"
             )
-        warn(f"{said}. {silence}", kind=f"{self!r}: solved again{', on NumPy' if on_numpy else ''}")
+        warn(f"{said}. {silence}", kind=f"{self!r}: solved again{', directly' if directly else ''}")
 
 
 def _declined(*_: Any, **__: Any) -> Any:

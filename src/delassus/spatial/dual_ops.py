@@ -94,9 +94,6 @@ class DualOps(NumpyOps):
         super().__init__(object)
         self.base = base
 
-    def entry(self, vector: Any, index: int) -> Any:
-        return vector[index]
-
     def entries(self, a: Any) -> list[list[Any]]:
         out: list[list[Any]] = a.tolist()
         return out
@@ -112,9 +109,6 @@ class DualOps(NumpyOps):
         """A matrix of the other backend, each entry with its rates."""
         rows = [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
         return self.matrix(rows) if rows else self.zeros(*self.base.shape(a))
-
-    def state_vector(self, entries: Sequence[Any]) -> Any:
-        return entries
 
     def rates(self, numbers: Sequence[Any], keys: Sequence[Hashable]) -> Matrix:
         """Rates of n numbers by k things that vary (n × k)."""

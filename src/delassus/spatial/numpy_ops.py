@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.ops import Body, Matrix, Ops, Scalar
+from delassus.spatial.ops import Body, Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -24,12 +24,6 @@ class NumpyOps(Ops):
 
     def constant(self, value: Any) -> Any:
         return np.asarray(value).astype(self.dtype)
-
-    def entry(self, vector: Any, index: int) -> Any:
-        return vector[..., index]
-
-    def state_vector(self, entries: Sequence[Any]) -> Any:
-        return np.stack(np.broadcast_arrays(*entries), axis=-1) if len(entries) else np.zeros(0)
 
     def entries(self, a: Any) -> list[list[Any]]:
         return [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-2])]
@@ -136,8 +130,3 @@ def stacked(entries: Sequence[Any], batch: tuple[int, ...]) -> Any:
     for k, x in enumerate(entries):
         out[..., k] = x
     return out
-
-
-def numbers(a: Matrix | Scalar | None) -> Any:
-    """Array (..., rows, columns) of a matrix, or (...) of a scalar, of this backend."""
-    return a

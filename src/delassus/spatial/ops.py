@@ -188,17 +188,10 @@ class Ops(ScalarOps):
     def constant(self, value: Any) -> Matrix:
         """Matrix of numbers known before any state is (a 2-D array)."""
 
-    @abstractmethod
-    def entry(self, vector: Any, index: int) -> Scalar:
-        """Entry of a state vector (such as a configuration) as a scalar."""
-
-    def state_vector(self, entries: Sequence[Scalar]) -> Any:
-        """Scalars, or numbers, as a state vector that `entry` reads."""
-        return entries
-
     def flag(self, vector: Any, index: int) -> Scalar:
         """Entry of a vector of flags, each 1 or 0, as a scalar; what structure there is, is that where all are 1."""
-        return self.entry(vector, index)
+        scalar: Scalar = vector[index]
+        return scalar
 
     @abstractmethod
     def entries(self, a: Matrix) -> list[list[Scalar]]:

@@ -28,7 +28,7 @@ class RigidInertia:
     @classmethod
     def of_parameters(cls, ops: Ops, x: Any) -> RigidInertia:
         """Inertia of ten parameters in Pinocchio's order: m, h, C_xx, C_xy, C_yy, C_xz, C_yz, C_zz."""
-        m, hx, hy, hz, xx, xy, yy, xz, yz, zz = (ops.entry(x, k) for k in range(10))
+        m, hx, hy, hz, xx, xy, yy, xz, yz, zz = (x[k] for k in range(10))
         return cls(ops, m, [hx, hy, hz], [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
     def __add__(self, other: RigidInertia) -> RigidInertia:

@@ -136,7 +136,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         "judged": bool(kernel.error_dtype),
         "operations": kernel.operations.total,
         "again": int(np.count_nonzero(run.again)),
-        "on NumPy": int(np.count_nonzero(run.on_numpy)),
+        "directly": int(np.count_nonzero(run.directly)),
         "inaccurate": int(np.count_nonzero(run.inaccurate)),
         "error": _error(case, states, qdd),
         "microseconds": found,
@@ -167,13 +167,13 @@ def tables(record: Record) -> Iterator[Table | str]:
         return  # tables are shown when they are whole
     closed = [
         (name, x["method"] + (", judged" if x["judged"] else ""),
-         *(x[which] for which in ("operations", "again", "on NumPy", "inaccurate", "error")),
+         *(x[which] for which in ("operations", "again", "directly", "inaccurate", "error")),
          *_beside(x, "default", "pin"))
         for name, x in record["closed"].items()
         if x is not None
     ]  # fmt: skip
     if closed:
-        of_closed = ("robot", "method", "operations:,", "again", "NumPy", "inaccurate", "error:.0e")
+        of_closed = ("robot", "method", "operations:,", "again", "directly", "inaccurate", "error:.0e")
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
     coordinates = [

@@ -97,7 +97,7 @@ def points_of(problem: Problem, given: StepInputs) -> list[tuple[Candidate, Scal
 def robot_ahead(problem: Problem, q: Sequence[Scalar], v: Sequence[Scalar], h: Scalar) -> Problem:
     """The problem where it would be after a step with the velocity of its start."""
     ahead, _ = position_update(problem.ops, problem, list(q), list(v), h, [0.0] * problem.tree.nv)
-    return problem.at(problem.ops.state_vector(ahead), range(len(problem.constraints)))
+    return problem.at(ahead, range(len(problem.constraints)))
 
 
 def patches_of(

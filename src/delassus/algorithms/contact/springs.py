@@ -86,7 +86,7 @@ def springs_in_step(
             at = dof - tree.v_slices[x.joint].start
             stretched: Scalar = 0.0
             if joint.stiffness.any():
-                stretched = ops.entry(problem.q, tree.q_slices[x.joint].start + at) - float(joint.rest_position[at])
+                stretched = problem.q[tree.q_slices[x.joint].start + at] - float(joint.rest_position[at])
             k, d = flag * x.stiffness, flag * x.damping
             out.append(x._replace(stiffness=k, damping=d, stretched=stretched, apart=True))
     return [*out, *springs_along_lines(problem, described)]

@@ -228,7 +228,7 @@ class KernelStep:
         q = [ops.select(when.placed[k], x, y) for k, sq in zip(firsts, tree.q_slices, strict=True)
              for x, y in zip(at[sq], self.q[sq], strict=True)]  # fmt: skip
         v = [ops.select(x, y, z) for x, y, z in zip(when.placed, v, self.v, strict=True)]
-        problem, place = self.problem.at(ops.state_vector(q), range(len(self.problem.constraints))), copy(self)
+        problem, place = self.problem.at(q, range(len(self.problem.constraints))), copy(self)
         place._start_at(q, v, self._given.motion(v, problem).conserving_momentum())
         return place, when._replace(kick=[ops.select(x, 0.0, y) for x, y in zip(when.placed, when.kick, strict=True)])
 

@@ -66,9 +66,6 @@ SOFT: frozenset[str] = frozenset({"ltl-soft", "pv-soft"})
 HARD_AND_SOFT: frozenset[str] = frozenset({"kkt", "ltl", "pv-early", "proximal"})
 """Methods that take soft constraints and hard ones."""
 
-EARLY: frozenset[str] = frozenset({"pv", "pv-early"})
-"""Methods that divide by blocks that can be singular where ``G`` is not; their pivots say at which states."""
-
 BY_LINKS: frozenset[str] = frozenset({"pv-early", "pv-soft"})
 """Methods that eliminate links one by one, in any order of children before parents."""
 

@@ -52,9 +52,9 @@ class EliminationOrder:
 class DynamicsProblem:
     """A problem with velocities, torques, wrenches, gravity, passive forces and what its constraints ask for.
 
-    ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are state vectors, in the form that the backend's
-    ``entry`` reads; None is zero. ``passive`` says whether springs of joints, ``k (q − r)``, and the compensation of
-    weights act. ``gravity`` (3, 1) is in world axes, ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
+    ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are sequences of scalars; None is zero. ``passive`` says
+    whether springs of joints, ``k (q − r)``, and the compensation of weights act. ``gravity`` (3, 1) is in world axes,
+    ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
     """
 
     def __init__(
@@ -88,9 +88,8 @@ class DynamicsProblem:
 
     def at_state(self, q: Any, v: Any, constraints: Sequence[int], tau: Any = None) -> DynamicsProblem:
         """The robot at another state and under other joint forces, if any, tied by the constraints of those numbers."""
-        q, v = self.ops.state_vector(q), self.ops.state_vector(v)
         other = DynamicsProblem(
-            self.problem.at(q, constraints), v, self._tau if tau is None else self.ops.state_vector(tau),
+            self.problem.at(q, constraints), v, self._tau if tau is None else tau,
             gravity=self.gravity, wrenches=self.wrenches, damping=self._damping, passive=self._is_passive,
             elimination=self.elimination,
         )  # fmt: skip
@@ -149,7 +148,7 @@ class DynamicsProblem:
         if vector is None:
             return [ops.zeros(joint.nv, 1) for joint in joints]
         steps = zip(joints, self.tree.v_slices, strict=True)
-        return [from_entries(ops, [ops.entry(vector, sv.start + k) for k in range(j.nv)]) for j, sv in steps]
+        return [from_entries(ops, [vector[sv.start + k] for k in range(j.nv)]) for j, sv in steps]
 
     def by_joint(self, numbers: Sequence[Scalar]) -> list[Matrix]:
         """Numbers of all degrees of freedom, one column (n_i × 1) a joint."""
@@ -227,12 +226,12 @@ class DynamicsProblem:
         return out
 
     def _coordinates(self, part: slice) -> list[Scalar]:
-        return [self.ops.entry(self.problem.q, k) for k in range(part.start, part.stop)]
+        return [self.problem.q[k] for k in range(part.start, part.stop)]
 
     @property
     def damping(self) -> list[Scalar] | None:
         """Coefficient of each degree of freedom; None without damping."""
-        return None if self._damping is None else [self.ops.entry(self._damping, k) for k in range(self.tree.nv)]
+        return None if self._damping is None else [self._damping[k] for k in range(self.tree.nv)]
 
     @cached_property
     def tau(self) -> list[Matrix]:

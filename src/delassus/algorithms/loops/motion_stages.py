@@ -59,7 +59,7 @@ class SubSteps:
     def __init__(self, motion: DynamicsProblem, links: Sequence[int], loops: Sequence[int], epsilon: float) -> None:
         self.ops, self._motion, self._loops = motion.ops, motion, loops
         tree = motion.tree
-        self._nv, self._q = tree.nv, [self.ops.entry(motion.problem.q, k) for k in range(tree.nq)]
+        self._nv, self._q = tree.nv, [motion.problem.q[k] for k in range(tree.nq)]
         self._epsilon = epsilon
         self._joints: list[tuple[Joint, slice, slice, slice]] = []
         self.dofs: list[int] = []

@@ -102,8 +102,8 @@ def whole_body_control(
     moved = _accelerations(problem, ops.transpose(problem.once(jacobian)) @ forces)
     parts = [ops.take(moved, range(sv.start, sv.stop), None) for sv in tree.v_slices]
     qdd = [a + x for a, x in zip(posture, parts, strict=True)]
-    q = [ops.entry(problem.q, k) for k in range(tree.nq)]
-    v = [ops.entry(motion.velocity, k) for k in range(tree.nv)]
+    q = [problem.q[k] for k in range(tree.nq)]
+    v = [motion.velocity[k] for k in range(tree.nv)]
     held = motion.at_state(q, v, range(law.n_tasks, len(problem.constraints)))
     found = constrained_inverse_dynamics(held, qdd, motors.driven, motors.weights, motors.friction)
     of_tasks = ops.take(forces, range(sum(c.size for c in problem.constraints[: law.n_tasks])), None)
@@ -119,7 +119,7 @@ def posture_accelerations(
     for v, joint, sq, sv in zip(motion.v, tree.joints, tree.q_slices, tree.v_slices, strict=True):
         a = -scaled(ops, kd[sv], v)
         if target is not None:
-            q = [ops.entry(motion.problem.q, k) for k in range(sq.start, sq.stop)]
+            q = [motion.problem.q[k] for k in range(sq.start, sq.stop)]
             a = a + scaled(ops, kp[sv], from_entries(ops, joint.kind.difference(ops, q, target[sq])))
         out.append(a)
     return out

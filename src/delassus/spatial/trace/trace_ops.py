@@ -320,9 +320,6 @@ class TraceOps(Ops):
     def zeros(self, rows: int, columns: int) -> Any:
         return Table(self, [[0] * columns for _ in range(rows)], columns)
 
-    def entry(self, vector: Any, index: int) -> Any:
-        return vector[index]
-
     def flag(self, vector: Any, index: int) -> Any:
         flag = vector[index]
         self.at[flag.node] = 1.0

@@ -349,7 +349,7 @@ def _varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link:
     for argument in (a for index in contacts for a in problem.constraints[index].arguments(index)):
         given, name = problem.inputs[argument.name], argument.name
         is_matrix = len(argument.shape) == 2
-        inputs[name] = ops.lifted(given) if is_matrix else [problem.ops.entry(given, k) for k in range(argument.size)]
+        inputs[name] = ops.lifted(given) if is_matrix else [given[k] for k in range(argument.size)]
     robot = SimpleNamespace(
         ops=ops, tree=problem.tree, link_rotations=rotations, origins=origins, inputs=inputs,
         constraints=problem.constraints,

@@ -56,7 +56,7 @@ class Products:
             half = motion.by_joint([0.5 * x for x in y])
             own = [change @ half[i] for i, change in zip(joints, changes, strict=True)]
             self.axes = plus(self.axes, [x for a in own for x in column(ops, a)])
-            self._half = motion.without_forces(ops.state_vector([0.5 * x for x in y]))
+            self._half = motion.without_forces([0.5 * x for x in y])
             changes = [x + self._half.velocity_product_changes(i) for i, x in zip(joints, changes, strict=True)]
         self.with_axes = ops.block_diagonal(changes)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.ops import Body, Ops
+from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
@@ -51,18 +51,6 @@ class NumpyOps(Ops):
 
     def shape(self, a: Any) -> tuple[int, int]:
         return int(a.shape[-2]), int(a.shape[-1])
-
-    def nonzero(self, a: Any) -> Any:
-        raise NotImplementedError
-
-    def rank(self, a: Any, least: float = 0.0) -> int:
-        raise NotImplementedError
-
-    def known(self, a: Any) -> Any:
-        raise NotImplementedError
-
-    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
-        raise NotImplementedError
 
     def transpose(self, a: Any) -> Any:
         return np.swapaxes(a, -1, -2)

@@ -14,10 +14,7 @@ from delassus.spatial.transform import Displacement, StagedTransform
 
 
 class NumpyOps(Ops):
-    """Numbers of a type, batched over leading axes; they tell no structure, as algorithms need it, nor repeat.
-
-    Of ``object``, a subclass overrides `cos`, `sin` and `sqrt`.
-    """
+    """Numbers of a type, batched over leading axes; they tell no structure, as algorithms need it, nor repeat."""
 
     def __init__(self, dtype: Any = float) -> None:
         self.dtype = np.dtype(dtype)
@@ -30,7 +27,7 @@ class NumpyOps(Ops):
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
         batches = {getattr(x, "shape", ()) for row in rows for x in row} - {()}
-        if not batches and self.dtype != object:
+        if not batches:
             return np.array(rows, dtype=self.dtype)
         batch = np.broadcast_shapes(*batches) if len(batches) > 1 else next(iter(batches), ())
         out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
@@ -74,9 +71,7 @@ class NumpyOps(Ops):
         return np.sqrt(x)
 
     def copysign(self, x: Any, y: Any) -> Any:
-        if self.dtype != object:
-            return np.copysign(x, y)
-        return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # not a number where x is not
+        return np.copysign(x, y)
 
     def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)

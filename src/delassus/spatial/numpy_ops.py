@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 
 from delassus.spatial.factor import Factor
-from delassus.spatial.ops import Body, Ops
+from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
 
 
 class NumpyOps(Ops):
-    """Numbers of a type, batched over leading axes; they tell no structure, as algorithms need it, nor repeat.
-
-    Of ``object``, a subclass overrides `cos`, `sin` and `sqrt`.
-    """
+    """Numbers of a type, batched over leading axes; they tell no structure, as algorithms need it, nor repeat."""
 
     def __init__(self, dtype: Any = float) -> None:
         self.dtype = np.dtype(dtype)
@@ -30,7 +27,7 @@ class NumpyOps(Ops):
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> Any:
         batches = {getattr(x, "shape", ()) for row in rows for x in row} - {()}
-        if not batches and self.dtype != object:
+        if not batches:
             return np.array(rows, dtype=self.dtype)
         batch = np.broadcast_shapes(*batches) if len(batches) > 1 else next(iter(batches), ())
         out = np.zeros((*batch, len(rows), len(rows[0])), dtype=self.dtype)
@@ -51,18 +48,6 @@ class NumpyOps(Ops):
 
     def shape(self, a: Any) -> tuple[int, int]:
         return int(a.shape[-2]), int(a.shape[-1])
-
-    def nonzero(self, a: Any) -> Any:
-        raise NotImplementedError
-
-    def rank(self, a: Any, least: float = 0.0) -> int:
-        raise NotImplementedError
-
-    def known(self, a: Any) -> Any:
-        raise NotImplementedError
-
-    def repeat(self, times: int, start: Sequence[Any], body: Body, unless: Any = 0.0) -> list[Any]:
-        raise NotImplementedError
 
     def transpose(self, a: Any) -> Any:
         return np.swapaxes(a, -1, -2)
@@ -86,9 +71,7 @@ class NumpyOps(Ops):
         return np.sqrt(x)
 
     def copysign(self, x: Any, y: Any) -> Any:
-        if self.dtype != object:
-            return np.copysign(x, y)
-        return np.where(np.asarray(y) < 0, -abs(x), abs(x))  # not a number where x is not
+        return np.copysign(x, y)
 
     def minimum(self, x: Any, y: Any) -> Any:
         return np.minimum(x, y)

@@ -244,19 +244,19 @@ class Ops(ScalarOps):
             rows.append(self.hstack([self.zeros(n, sum(sizes[:k])), part, self.zeros(n, sum(sizes[k + 1 :]))]))
         return self.vstack(rows)
 
-    # -- structure: of robot and constraints alone, decided by a trace ---------------------------------------------
+    # -- structure: of robot and constraints alone, decided by a trace; numbers tell none --------------------------
 
-    @abstractmethod
     def nonzero(self, a: Matrix) -> Any:
         """Array (rows, columns) of bool: False at structural zeros, that is where no state has anything else."""
+        raise NotImplementedError
 
-    @abstractmethod
     def rank(self, a: Matrix, least: float = 0.0) -> int:
         """Rank at almost all states, of entries above ``least``."""
+        raise NotImplementedError
 
-    @abstractmethod
     def known(self, a: Matrix) -> Any:
         """Entries (rows, columns) as numbers if all of them are known before the state is, else None."""
+        raise NotImplementedError
 
     def opaque(self, a: Matrix) -> Matrix:
         """The matrix as rounded numbers: expressions of it are not simplified with those that it was made of."""
@@ -273,12 +273,12 @@ class Ops(ScalarOps):
         rows = [[self.maximum(x, -x) for x in row] for row in self.entries(a)]
         return self.matrix(rows) if rows else a
 
-    @abstractmethod
     def repeat(self, times: int, start: Sequence[Scalar], body: Body, unless: Scalar = 0.0) -> list[Scalar]:
         """Values after ``times`` passes of ``body``, from ``start`` on; where it says 1, these were the last to act.
 
         Each state stops for itself, whatever others do; where ``unless`` is 1, before the first pass.
         """
+        raise NotImplementedError
 
     def differentiable(self, plain: Callable[[], T], differentiated: Callable[[], T]) -> T:
         """What ``plain`` makes; where programs are differentiated, what the other does."""

@@ -15,6 +15,7 @@ from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, Eliminati
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.sparse_factor import SparseFactor
+from delassus.api.direct import bind
 from delassus.cli import app as cli
 from delassus.compiler.evaluator import Evaluated, laid_out, machine
 from delassus.compiler.jit import compile as runtime_loops
@@ -62,18 +63,17 @@ from delassus.model.kinematics import frame_pose, joint_displacement, world_pose
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, total_mass
 from delassus.planner.plan import CUT, _plan, plan
-from delassus.quantities import QUANTITIES, bound_request, calls, evaluate, find_quantity
+from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
 from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
-from delassus.quantities.direct import bind
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.evaluate import exact_steps, rcond_program
 from delassus.quantities.request import request
-from delassus.runtime import fastcall, threads
+from delassus.runtime import calls, fastcall, threads
 from delassus.runtime.cuda import driver
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint

@@ -4,8 +4,7 @@ Load a robot, state constraints, compute the Delassus matrix ``G = J M⁻¹ Jᵀ
 All names are below, by topic; ``help(ds.load)`` and so on say all of each.
 
 >>> import delassus as ds
->>> robot = ds.mechanisms.humanoid()
->>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+>>> robot, feet = ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Weld("right_foot")]
 >>> ds.delassus(robot, feet, robot.random(0, batch=100)).shape
 (100, 12, 12)
 
@@ -126,6 +125,56 @@ import typing as _typing
 from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.contact import solvers as _contact_solvers
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
+from delassus.api.control import Control, control
+from delassus.api.dynamics import dynamics_derivatives, forward_dynamics
+from delassus.api.inverse_dynamics import (
+    InverseDynamics,
+    InverseDynamicsStatus,
+    bias_force,
+    inverse_dynamics,
+    inverse_dynamics_derivatives,
+)
+from delassus.api.kinematics import (
+    forward_kinematics,
+    frame_acceleration,
+    frame_jacobian,
+    frame_velocity,
+    jacobian,
+    jacobian_drift,
+)
+from delassus.api.loops import (
+    ClosedLoops,
+    LoopStatus,
+    ReducedDynamics,
+    Singularity,
+    close_loops,
+    random_configurations,
+    reduced_dynamics,
+)
+from delassus.api.momentum import (
+    centre_of_mass,
+    centre_of_mass_drift,
+    centre_of_mass_jacobian,
+    kinetic_energy,
+    momentum,
+    momentum_drift,
+    momentum_jacobian,
+    momentum_rate,
+    potential_energy,
+)
+from delassus.api.osim import (
+    OSIM_METHODS,
+    consistent_inverse,
+    coriolis_matrix,
+    delassus,
+    delassus_operator,
+    impulse,
+    mass_matrix,
+    osim,
+)
+from delassus.api.regressors import BaseParameters, base_parameters, regressor
+from delassus.api.sensors import sensors
+from delassus.api.steps import step_derivatives
 from delassus.constraints import (
     CenterOfMass,
     Contact,
@@ -145,57 +194,6 @@ from delassus.formats.load import load
 from delassus.formats.parallel import load_parallel
 from delassus.model import mechanisms
 from delassus.model.tree import Tree
-from delassus.quantities import calls as _calls
-from delassus.quantities.declarations.control import Control, control
-from delassus.quantities.declarations.dynamics import dynamics_derivatives, forward_dynamics
-from delassus.quantities.declarations.inverse_dynamics import (
-    InverseDynamics,
-    InverseDynamicsStatus,
-    bias_force,
-    inverse_dynamics,
-    inverse_dynamics_derivatives,
-)
-from delassus.quantities.declarations.kinematics import (
-    forward_kinematics,
-    frame_acceleration,
-    frame_jacobian,
-    frame_velocity,
-    jacobian,
-    jacobian_drift,
-)
-from delassus.quantities.declarations.loops import (
-    ClosedLoops,
-    LoopStatus,
-    ReducedDynamics,
-    Singularity,
-    close_loops,
-    random_configurations,
-    reduced_dynamics,
-)
-from delassus.quantities.declarations.momentum import (
-    centre_of_mass,
-    centre_of_mass_drift,
-    centre_of_mass_jacobian,
-    kinetic_energy,
-    momentum,
-    momentum_drift,
-    momentum_jacobian,
-    momentum_rate,
-    potential_energy,
-)
-from delassus.quantities.declarations.osim import (
-    OSIM_METHODS,
-    consistent_inverse,
-    coriolis_matrix,
-    delassus,
-    delassus_operator,
-    impulse,
-    mass_matrix,
-    osim,
-)
-from delassus.quantities.declarations.regressors import BaseParameters, base_parameters, regressor
-from delassus.quantities.declarations.sensors import sensors
-from delassus.quantities.declarations.steps import step_derivatives
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.keywords import Baumgarte
 from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
@@ -206,11 +204,11 @@ from delassus.version import renamed as _renamed
 
 if _typing.TYPE_CHECKING:
     from delassus import contact
+    from delassus.api.excitation import ExcitingMotion, exciting_motion
     from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
     from delassus.runtime.compile import compile
     from delassus.runtime.cuda.kernel import CudaKernel
-    from delassus.runtime.excitation import ExcitingMotion, exciting_motion
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollouts.rollout import rollout
@@ -312,7 +310,7 @@ del __all__  # `__getattr__` gives it
 
 _LATER = {
     "CudaKernel": "delassus.runtime.cuda.kernel",
-    "ExcitingMotion": "delassus.runtime.excitation",
+    "ExcitingMotion": "delassus.api.excitation",
     "Identification": "delassus.runtime.identify",
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
@@ -323,7 +321,7 @@ _LATER = {
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
     "count_operations": "delassus.compiler.program.trace",
-    "exciting_motion": "delassus.runtime.excitation",
+    "exciting_motion": "delassus.api.excitation",
     "identify": "delassus.runtime.identify",
     "ilqr": "delassus.simulate.ilqr",
     "rollout": "delassus.runtime.rollouts.rollout",
@@ -331,19 +329,10 @@ _LATER = {
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
 
 
-def _kernel_of(*asked: _typing.Any) -> _typing.Any:
-    return _importlib.import_module("delassus.runtime.compile").kernel_of(*asked)
-
-
-def _evaluated(asked: _typing.Any) -> _typing.Any:
-    return _importlib.import_module("delassus.runtime.compile").evaluated(asked)
-
-
 def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
     return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
 
 
-_calls.KERNELS[:] = [_kernel_of, _evaluated]
 _contact_solvers.EXACT[:] = [_exact_impulses]
 _announce()
 

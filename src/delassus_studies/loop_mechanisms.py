@@ -14,13 +14,13 @@ from warnings import catch_warnings
 import numpy as np
 
 from delassus.accuracy.closed_loops import kept_closed
+from delassus.api.loops import random_configurations
 from delassus.constraints import Constraint, Frame, Point, Weld
 from delassus.errors import ConstraintError
 from delassus.formats.parallel import load_parallel
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import humanoid, ladder
-from delassus.quantities.declarations.loops import random_configurations
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, welds

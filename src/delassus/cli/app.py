@@ -196,10 +196,10 @@ def compute(
     csv: Csv = None,
 ) -> None:
     """Compute the Delassus matrix of a robot under constraints."""
+    from delassus.api.osim import delassus
     from delassus.cli.parse import parse_constraints, read_configuration
     from delassus.formats.load import load
     from delassus.model.check import written
-    from delassus.quantities.declarations.osim import delassus
 
     tree = load(robot, root=root.value, massless=massless.value)
     constraints = parse_constraints(tree, weld, point)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from delassus.api.kinematics import forward_kinematics
 from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
@@ -25,7 +26,6 @@ from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
 from delassus.model.topology import check_tree
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.declarations.kinematics import forward_kinematics
 from delassus.spatial.rotations import Array
 
 TOUCHING = f"convex shapes on half spaces and height fields; {PAIRS}; no belts on top"

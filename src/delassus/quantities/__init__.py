@@ -1,8 +1,8 @@
-"""What can be computed: one declaration each, from which the direct functions and `delassus.compile` run.
+"""What can be computed: one declaration each, from which direct functions (`api`) and `delassus.compile` run.
 
-`quantity` says what a declaration holds; `declarations` holds them, each with its direct functions. `options` are one
-table; `keywords` has their types. A `request` resolves and checks what is asked for, `estimate` its errors; a
-`bound_request` is bound to a backend. `delassus.accuracy` answers to dependent rows.
+`quantity` says what a declaration holds; `declarations` holds them. `options` are one table; `keywords` has their
+types. A `request` resolves and checks what is asked for, `estimate` its errors; a `bound_request` is bound to a
+backend. `delassus.accuracy` answers to dependent rows.
 """
 
 from __future__ import annotations

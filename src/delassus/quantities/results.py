@@ -12,7 +12,6 @@ from delassus.accuracy.status import DynamicsStatus, Resolved, System
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.constraints import row_slices
 from delassus.frozen import Frozen
-from delassus.quantities.calls import system_at
 from delassus.spatial.rotations import Array
 
 
@@ -82,16 +81,16 @@ class ForwardDynamics(Frozen):
 
         Soft constraints give way by ``R f``; see `compliance_residual`.
         """
-        return self._missed(system_at(self._bound))
+        return self._missed(self._bound.system())
 
     def compliance_residual(self) -> Array:
         """``Σ K a − k + R f`` (..., m): what is left where soft constraints have given way as they should."""
-        system = system_at(self._bound)
+        system: System = self._bound.system()
         return self._missed(system) + system.compliance * self._stacked
 
     def dynamics_residual(self) -> Array:
         """``M q̈ + c − τ − Jᵀ f`` (..., nv): force that is missing or left over at each joint (N, N·m)."""
-        system = system_at(self._bound)
+        system: System = self._bound.system()
         residual = system.M @ self.qdd[..., None] - np.swapaxes(system.J, -1, -2) @ self._stacked[..., None]
         return np.asarray(residual[..., 0] - system.force)
 

@@ -1,19 +1,26 @@
-"""What kernels of every target have: names and shapes, counts, derivatives, and the program for other targets."""
+"""What kernels of every target have: names and shapes, counts, derivatives, and the program for other targets.
+
+`CpuKernel` runs programs on this processor; `delassus.runtime.kernel` adds what users call.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.accuracy.policy import ERROR_BOUND, check_error_bound
-from delassus.compiler.machine.code import KnownProgram
+from delassus.compiler.machine.code import KnownProgram, MachineCode, key_of
+from delassus.compiler.machine.cpu import host
 from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
@@ -21,7 +28,10 @@ from delassus.errors import ConfigurationError
 from delassus.frozen import cached_property, digest_of, named_tuple
 from delassus.model.check import check_batch, check_flag, check_path, check_whole
 from delassus.quantities.request import Request
-from delassus.runtime.arrays import result_arrays
+from delassus.runtime.arrays import Arrays, Batch, result_arrays
+from delassus.runtime.fastcall import direct_entry
+from delassus.runtime.helper import HELPED
+from delassus.runtime.threads import number_of, over_states
 
 T = TypeVar("T")
 
@@ -241,3 +251,65 @@ def made_request(request: Request, dtype: str, error_bound: float | None) -> Req
     """The request whose program is made: with estimates of errors by what solutions miss, where the bound is strict."""
     is_strict = request.solves and check_error_bound(error_bound, dtype) < ERROR_BOUND[dtype]
     return replace(request, error_dtype=dtype) if is_strict else request
+
+
+_span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class CpuKernel(AnyKernel):
+    """Kernel of this processor that solves no states again; ``wait`` is as of `MachineCode`."""
+
+    target = "cpu"
+
+    def __init__(
+        self, request: Request, dtype: str, lanes: int, reason: str, error_bound: float | None, wait: bool | None
+    ) -> None:
+        self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
+        super().__init__(request, dtype, error_bound, self.code)
+        self.lanes = lanes
+        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
+        self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
+        self._few = HELPED // max(1, self.operations.total)  # states that no other thread takes part in
+        self.entry = direct_entry(self, _declined)
+
+    def _of(self, asked: Request, reason: str) -> Self:
+        return type(self)(asked, self.dtype.name, self.lanes, reason, self.error_bound, wait=self._wait)
+
+    @property
+    def error_estimator(self) -> Self | None:
+        """Itself, whatever its estimates are made by."""
+        return self
+
+    @cached_property
+    def identity(self) -> str:
+        """Identity of the kernel, the same in every process."""
+        return f"{key_of(self.request, self.dtype.name, self.lanes)}_{self.least_rcond!r}"
+
+    def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
+        """Run the machine code; returns the reciprocal conditions, if it makes any."""
+        n = prod(batch)
+        rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
+        if n:
+            code, every = self.code.of(n), [*arrays, *results, *rcond]
+            if threads is None and n < self._few:
+                places = [x.__array_interface__["data"][0] for x in every]
+                _span_type(code.address("span"))((ctypes.c_int64 * len(places))(*places), 0, n)
+                return rcond
+            number = number_of(threads, n * self.operations.total, is_helped=True)
+            span = _span_type(code.address("span"))
+
+            def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
+                span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)
+
+            over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
+        return rcond
+
+
+def _declined(*_: Any, **__: Any) -> Any:
+    """What the entry leaves to the general path, where that has asked it."""
+    return NotImplemented
+
+
+def evaluated_kernel(asked: Request) -> CpuKernel:
+    """Kernel of a request that the evaluator runs, in float64, the same one for an equal request while that lives."""
+    return the_same(CpuKernel, asked, "float64", host().lanes("float64"), "", None, None)

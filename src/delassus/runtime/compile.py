@@ -18,7 +18,7 @@ from delassus.quantities import QUANTITIES, find_quantity
 from delassus.quantities.keywords import Constraints, Keywords, Method, What
 from delassus.quantities.options import OPTIONS
 from delassus.quantities.request import Request, request
-from delassus.runtime.any_kernel import AnyKernel, the_same
+from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.kernel import Kernel, restored
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ COLUMNS, WIDTH = (32, 15, 18, 39), 116
 def kernel_of(asked: Request, dtype: str, reason: str) -> Kernel:
     """Kernel of a request, the same one for an equal request; ``reason`` says what a direct call compiles it for."""
     return restored(asked, dtype, None, reason, None)
-
-
-def evaluated(asked: Request) -> Kernel:
-    """Kernel of a request that the evaluator runs, in float64, the same one for an equal request while that lives."""
-    return the_same(Kernel, asked, "float64", host().lanes("float64"), "", None, (), None)
 
 
 @overload

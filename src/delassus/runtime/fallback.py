@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
-from delassus.quantities.calls import SolvedCall, call_of, solved_call
 from delassus.quantities.estimate import next_method
 from delassus.quantities.evaluate import exact_steps
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
+from delassus.runtime.calls import SolvedCall, call_of, solved_call
 
 
 class SolvedKernel(AnyKernel):

@@ -17,28 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
-from delassus.compiler.machine.code import MachineCode, key_of
 from delassus.compiler.machine.cpu import host
 from delassus.errors import ConfigurationError, warn
 from delassus.frozen import cached_property
 from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities import find_quantity
-from delassus.quantities.calls import States
 from delassus.quantities.request import Request, request
 from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
-from delassus.runtime.any_kernel import made_request, the_same
+from delassus.runtime.any_kernel import CpuKernel, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
+from delassus.runtime.calls import States
 from delassus.runtime.fallback import DIRECTLY, SolvedKernel, next_request, solve_states
 from delassus.runtime.fastcall import direct_entry
-from delassus.runtime.helper import HELPED
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
-_span_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
-
-class Kernel(SolvedKernel):
+class Kernel(CpuKernel, SolvedKernel):
     """Compiled function of a batch of states; made by `delassus.compile`.
 
     Attributes
@@ -66,8 +62,6 @@ class Kernel(SolvedKernel):
     (2, 5, 6, 6)
     """
 
-    target = "cpu"
-
     def __init__(
         self,
         request: Request,
@@ -79,29 +73,15 @@ class Kernel(SolvedKernel):
         wait: bool | None = True,
     ) -> None:
         """``wait``: as of `MachineCode`."""
-        self.code, self._wait = MachineCode(made_request(request, dtype, error_bound), dtype, lanes, reason, wait), wait
-        super().__init__(request, dtype, error_bound, self.code)
+        super().__init__(request, dtype, lanes, reason, error_bound, wait)
         self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
-        self.lanes = lanes
-        sizes = [*(a.size for a in self.arguments), *(r.size for r in self.results), *([1] if self.has_rcond else [])]
-        self._strides = [size * self.dtype.itemsize for size in sizes]  # from one state to the next, in bytes
-        self._few = HELPED // max(1, self.operations.total)  # states that no other thread takes part in
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
-        self.entry = direct_entry(self, _declined)
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Compile again, or load from the cache, on the other side: once for all equal kernels."""
         lanes = self.lanes if self.lanes != host().lanes(self.dtype.name) else None
         return restored, (self.request, self.dtype.name, lanes, "", self.error_bound, self._wait)
-
-    def _of(self, asked: Request, reason: str) -> Kernel:
-        return Kernel(asked, self.dtype.name, self.lanes, reason, self.error_bound, wait=self._wait)
-
-    @cached_property
-    def identity(self) -> str:
-        """Identity of the kernel, the same in every process."""
-        return f"{key_of(self.request, self.dtype.name, self.lanes)}_{self.least_rcond!r}"
 
     def address(self, states: int) -> int:
         """Address of the machine code for so many states: of their number, a pointer for each argument and result.
@@ -270,25 +250,6 @@ class Kernel(SolvedKernel):
         lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
         return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried, self._wait)
 
-    def compute(self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None) -> list[NDArray[Any]]:
-        """Run the machine code; returns the reciprocal conditions, if it makes any."""
-        n = prod(batch)
-        rcond = [np.empty(batch, dtype=self.dtype)] if self.has_rcond else []
-        if n:
-            code, every = self.code.of(n), [*arrays, *results, *rcond]
-            if threads is None and n < self._few:
-                places = [x.__array_interface__["data"][0] for x in every]
-                _span_type(code.address("span"))((ctypes.c_int64 * len(places))(*places), 0, n)
-                return rcond
-            number = number_of(threads, n * self.operations.total, is_helped=True)
-            span = _span_type(code.address("span"))
-
-            def run(states: int, *addresses: int, code: Any = code) -> None:  # code must stay while it runs
-                span((ctypes.c_int64 * len(addresses))(*addresses), 0, states)
-
-            over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
-        return rcond
-
     def roll(
         self,
         arrays: Arrays,
@@ -361,11 +322,6 @@ class Kernel(SolvedKernel):
                 "solves dependent ones"
             )
         warn(f"{said}. {silence}", kind=f"{self!r}: solved again{', directly' if directly else ''}")
-
-
-def _declined(*_: Any, **__: Any) -> Any:
-    """What the entry leaves to the general path, where that has asked it."""
-    return NotImplemented
 
 
 def restored(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.accuracy.rank import REGULAR_CONDITION
+from delassus.api.kinematics import frame_jacobian, frame_velocity
 from delassus.constraints import Frame
 from delassus.constraints.sensors import CAUSED, FORCES, Sensor, Sensors, check_no_loops, check_sensors
 from delassus.constraints.shapes.rays import ray_meets
@@ -21,7 +22,6 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array
 from delassus.model.tree import WORLD, Tree
-from delassus.quantities.declarations.kinematics import frame_jacobian, frame_velocity
 from delassus.quantities.keywords import Reference
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel

@@ -11,10 +11,10 @@ import numpy as np
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS, SOFT
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
+from delassus.api.direct import bind
 from delassus.constraints import Constraint
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.declarations.dynamics import DYNAMICS
-from delassus.quantities.direct import bind
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array

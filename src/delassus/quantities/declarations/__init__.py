@@ -1,1 +1,1 @@
-"""The declarations, each beside the direct functions that run from it."""
+"""The declarations of what can be computed."""

@@ -25,12 +25,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.api.regressors import BaseParameters, base_of_regressors
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_number, check_whole, real_array
 from delassus.model.topology import WORLD, check_tree
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.regressors import BaseParameters, base_of_regressors
 from delassus.runtime.compile import compile
 from delassus.spatial.joint_kinds import FREE, usual_range
 from delassus.spatial.rotations import Array

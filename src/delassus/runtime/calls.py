@@ -47,14 +47,10 @@ from delassus.quantities.evaluate import (
 )
 from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
 from delassus.quantities.request import AUTO, Request
+from delassus.runtime.any_kernel import evaluated_kernel
 from delassus.spatial.rotations import Array
 
 T = TypeVar("T")
-
-
-KERNELS: list[Callable[..., Any]] = []
-"""What compiles requests, in numbers of that type and for that reason, and what makes kernels of requests that the
-evaluator runs; the package says them when it is imported."""
 
 
 FACTORISED = frozenset({"dense", "ltl-osim", "kkt", "ltl", "ltl-soft"})
@@ -84,7 +80,7 @@ class Kept:
     def kernel(self) -> Any:
         """What runs the program, made when it is first asked for: where rows depend on others, few states need it."""
         program = system_request(self.request) if self.is_staged else self.request
-        kernel = KERNELS[1](replace(program, error_dtype="float64") if self.quantity.has_status else program)
+        kernel = evaluated_kernel(replace(program, error_dtype="float64") if self.quantity.has_status else program)
         self.size += kernel.operations.total
         return kernel
 
@@ -246,6 +242,10 @@ class DirectCall:
         """What users get: what ``make`` makes of the request and of its outputs."""
         return make(self, self.run())
 
+    def system(self) -> System:
+        """What forward dynamics or an impact solves at its states."""
+        return system_at(self)
+
 
 _ACCELERATIONS, _VELOCITIES = ["qdd", "forces"], ["v_next", "impulses"]
 """Outputs that are solutions of one system themselves, of an impact but for the velocities before it."""
@@ -366,6 +366,10 @@ class States(NamedTuple):
     request: Request
     values: dict[str, Array]
     batch: tuple[int, ...]
+
+    def system(self) -> System:
+        """What forward dynamics or an impact solves there."""
+        return system_at(self)
 
 
 class _Solver:

@@ -11,12 +11,12 @@ from delassus.frozen import named_tuple
 from delassus.model.check import library_of
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
-from delassus.quantities import calls
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.quantity import Quantity
 from delassus.quantities.request import AUTO, Request, request
+from delassus.runtime import calls
 
 T = TypeVar("T")
 
@@ -29,10 +29,11 @@ class CompiledRequest:
 
     def run(self) -> dict[str, Any]:
         """Outputs by name."""
+        from delassus.runtime.compile import kernel_of
+
         dtypes = {str(x.dtype).rpartition(".")[2] for x in self._values.values() if library_of(type(x))}
-        make = calls.KERNELS[0]
         dtype = "float32" if dtypes == {"float32"} else "float64"
-        kernel = make(self.request, dtype, ", for arrays of another library")
+        kernel = kernel_of(self.request, dtype, ", for arrays of another library")
         for a in self.request.arguments:
             if a.name not in self._values:
                 raise ConfigurationError(a.owner or a.name, f"an array of shape (..., {a.size})", "none", "Pass it.")

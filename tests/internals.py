@@ -71,10 +71,11 @@ from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
-from delassus.quantities.evaluate import exact_steps, rcond_program
+from delassus.quantities.evaluate import rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import calls, fastcall, threads
 from delassus.runtime.cuda import driver
+from delassus.runtime.fallback import exact_steps
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording

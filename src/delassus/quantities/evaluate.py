@@ -7,9 +7,9 @@ those before it, `delassus.accuracy.status` solves it, and what is left of the q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,7 @@ from delassus.accuracy.status import EPSILON
 from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.problem import StepProblem
-from delassus.algorithms.contact.solvers import EXACT, Exact, Unsolved
+from delassus.algorithms.contact.solvers import Exact, Unsolved
 from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
@@ -38,13 +38,13 @@ from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
 from delassus.quantities.estimate import rcond_by_pivots
-from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Output, Quantity
+from delassus.quantities.quantity import DEPENDENCES, GIVEN, SOLUTIONS, Output, Quantity
 from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import Graph
-from delassus.spatial.trace.interpret import interpret, interpret_trace
+from delassus.spatial.trace.interpret import interpret
 from delassus.spatial.trace.trace_ops import TraceOps
 
 AT_ONCE = 256
@@ -336,42 +336,57 @@ def accurate(asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_])
     return qdd.astype(float), forces.astype(float), error[:, 0].astype(float) + EPSILON
 
 
-def exact_steps(asked: Request, values: Mapping[str, Any], n: int) -> tuple[list[Array], NDArray[np.bool_]]:
-    """Outputs of contact steps at n states, and which of them are solved, impulses by the solvers of scenes."""
-    x, impulses = [np.asarray(values[a.name], dtype=float).reshape(n, a.size) for a in asked.arguments], list[Array]()
-    while True:
-        ops, found = _exact_step(asked, tuple(p.shape[1] for p in impulses))
-        given = np.concatenate([*x, *impulses], axis=1)
-        if isinstance(found, tuple):
-            made, is_within = found
-            every = interpret_trace(ops, [*map(ops.nodes, made), [ops.number(is_within)]], given)
-            outputs = zip(asked.quantity.outputs, every, strict=False)
-            return [y.reshape(n, *asked.shape_of(output)) for output, y in outputs], every[-1][:, 0] > 0.0
-        nodes = list[Any]()
-        _of_numbers(found.problem, nodes.append)
-        (numbers,) = interpret_trace(ops, [[*map(ops.number, nodes)]], given)
-        problem = _of_numbers(found.problem, partial(_next, iter(numbers.T)))
-        impulses.append(np.stack(EXACT[0](problem, found.tolerance), axis=1))
+@dataclass(frozen=True, slots=True)
+class ExactStep:
+    """A contact step to whose first problems so many impulses each are given, and whether it is solved.
+
+    It ends at a problem without impulses; the numbers of that are the results then.
+    """
+
+    quantity: Quantity
+    sizes: tuple[int, ...]
+
+    def __call__(self, bound: BoundRequest) -> list[Matrix]:
+        """Run the step up to there."""
+        try:
+            results = self.run(bound)
+        except Unsolved as unsolved:
+            numbers = list[Any]()
+            of_numbers(unsolved.problem, numbers.append)
+            results = [from_entries(bound.ops, numbers)]
+        bound.errors = [0.0]
+        return results
+
+    def run(self, bound: BoundRequest) -> list[Matrix]:
+        """Results of the step; raises `Unsolved` at a problem without impulses."""
+        step = BoundRequest(replace(bound.request, quantity=self.quantity), bound.ops, bound.values)
+        step.order, step.solver = bound.order, Exact([bound.entries(name) for name in GIVEN[: len(self.sizes)]])
+        results = step.results().values()
+        is_within = 1.0 if step.is_within is None else step.is_within
+        return [*results, bound.ops.matrix([[is_within]])]
 
 
 @lru_cache(maxsize=64)
-def _exact_step(asked: Request, sizes: tuple[int, ...]) -> tuple[TraceOps, Unsolved | tuple[list[Matrix], Any]]:
-    """A contact step whose first problems have so many impulses: the next one, or all that is traced."""
-    ops = TraceOps()
-    bound = symbolic_request(asked, ops)
-    bound.solver = Exact([ops.vector(size) for size in sizes])
+def exact_step(asked: Request, sizes: tuple[int, ...]) -> tuple[Request, Unsolved | None]:
+    """Request of an `ExactStep`, and the problem at which it ends, of symbols, if it does."""
+    step, quantity, unsolved = ExactStep(asked.quantity, sizes), asked.quantity, None
+    outputs = *quantity.outputs, Output("solved", (), "whether it is solved")
+
+    def made(outputs: tuple[Output, ...]) -> Request:
+        name, inputs = f"{quantity.name}, impulses {sizes}", (*quantity.inputs, *GIVEN[: len(sizes)])
+        own = Quantity(name, quantity.meaning, inputs, outputs, step, options=quantity.options)
+        return replace(asked, quantity=own, error_dtype="float64")
+
     try:
-        made = bound.results()
-    except Unsolved as unsolved:
-        return ops, unsolved
-    return ops, (list(made.values()), bound.is_within)
+        step.run(symbolic_request(made(outputs), TraceOps()))
+    except Unsolved as found:
+        numbers, unsolved = list[Any](), found
+        of_numbers(found.problem, numbers.append)
+        outputs = (Output("numbers", (len(numbers),), "of the problem"),)
+    return made(outputs), unsolved
 
 
-def _next(left: Iterator[Any], _: Any) -> Any:
-    return next(left)
-
-
-def _of_numbers(problem: StepProblem, number: Callable[[Any], Any]) -> Any:
+def of_numbers(problem: StepProblem, number: Callable[[Any], Any]) -> Any:
     """A problem with others in the place of its numbers."""
 
     def other(x: Any) -> Any:

@@ -16,6 +16,9 @@ from delassus.spatial.ops import Matrix
 SOLUTIONS, DEPENDENCES = (tuple(f"{name}{k}" for k in range(5)) for name in ("solution", "dependence"))
 """Names of solutions of systems of dynamics that one request solves at most, and of what is to be known of rows."""
 
+GIVEN = tuple(f"given{k}" for k in range(5))
+"""Names of impulses of the contact problems of one step, one problem after the other."""
+
 STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "q": (("nq",), "configuration: angles in rad, lengths in m, quaternions x y z w"),
@@ -38,6 +41,7 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
         **{name: (("nv + m",), "accelerations, and forces along the rows") for name in SOLUTIONS},
         **{name: (("dependence",), "1 where rows are dependent, else 0; and `Dependent`") for name in DEPENDENCES},
+        **{name: ((name,), "impulses that solve a contact problem") for name in GIVEN},
     }
 )
 """Inputs of quantities by name: shape and meaning."""

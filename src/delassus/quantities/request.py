@@ -26,7 +26,7 @@ from delassus.planner.plan import plan
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
-from delassus.quantities.quantity import CONTROLS, STATES, Output, Quantity
+from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
 
 AUTO = "auto"
@@ -265,6 +265,8 @@ class Request(ByContent):
         if kind == "triangle":
             (n,) = self.shape_of((whole,))
             return n * (n + 1) // 2
+        if name in GIVEN:
+            return self.quantity.run.sizes[GIVEN.index(name)]  # type: ignore[attr-defined,no-any-return]
         match name:
             case "nq" | "nv":
                 return tree.nq if name == "nq" else tree.nv

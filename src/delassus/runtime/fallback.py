@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,12 +22,15 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
+from delassus.algorithms.contact.solvers import EXACT
 from delassus.quantities.estimate import next_method
-from delassus.quantities.evaluate import exact_steps
+from delassus.quantities.evaluate import exact_step, of_numbers
+from delassus.quantities.quantity import GIVEN
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.runtime.calls import SolvedCall, call_of, solved_call
+from delassus.runtime.calls import SolvedCall, States, call_of, evaluated, solved_call
+from delassus.spatial.rotations import Array
 
 
 class SolvedKernel(AnyKernel):
@@ -196,3 +199,17 @@ def _error(kernel: SolvedKernel, rcond: Arrays, arrays: Arrays, batch: Batch, th
         rcond = estimator.compute(arrays, result_arrays(None, kernel.results, batch, kernel.dtype), batch, threads)
     with np.errstate(divide="ignore"):
         return np.asarray(np.finfo(kernel.dtype).eps / np.maximum(rcond[0].astype(float), 0.0))
+
+
+def exact_steps(asked: Request, values: Mapping[str, Any], n: int) -> tuple[list[Array], NDArray[np.bool_]]:
+    """Outputs of contact steps at n states, and which of them are solved, impulses by the solvers of scenes."""
+    given, sizes = {name: np.asarray(x, dtype=float) for name, x in values.items()}, tuple[int, ...]()
+    while True:
+        step, unsolved = exact_step(asked, sizes)
+        found, _ = evaluated(step, States(step, given, (n,)))
+        if unsolved is None:
+            return found[:-1], found[-1] > 0.0
+        numbers = iter(found.T)
+        problem = of_numbers(unsolved.problem, lambda _, left=numbers: next(left))  # type: ignore[misc]
+        impulses = np.stack(EXACT[0](problem, unsolved.tolerance), axis=1)
+        given[GIVEN[len(sizes)]], sizes = impulses, (*sizes, impulses.shape[1])

@@ -21,7 +21,6 @@ from rich.table import Table
 import delassus as ds
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.errors import missing_dependency
-from delassus.quantities.keywords import What
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.figures import line_figure
@@ -70,7 +69,7 @@ class StepCase:
     options: dict[str, Any]
     gait: Callable[[ds.Tree, Array, Array, int], Array] | None = None
 
-    def kernel(self, what: What = "contact_step", **options: Any) -> ds.Kernel:
+    def kernel(self, what: str = "contact_step", **options: Any) -> ds.Kernel:
         """The compiled step, or the step with its derivatives."""
         return ds.compile(self.tree, self.contacts, what, control="pd", tolerance=WANTED,  # type: ignore[no-any-return]
                        **{**self.options, **options})  # fmt: skip

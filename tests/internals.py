@@ -75,7 +75,7 @@ from delassus.quantities.evaluate import rcond_program
 from delassus.quantities.request import request
 from delassus.runtime import calls, fastcall, threads
 from delassus.runtime.cuda import driver
-from delassus.runtime.fallback import exact_steps
+from delassus.runtime.fallback import exact_steps, solve_states
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording

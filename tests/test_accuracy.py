@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.runtime.fallback import solve_states
-from internals import DYNAMICS_ALGORITHMS, bound_request
+from internals import DYNAMICS_ALGORITHMS, bound_request, solve_states
 from tools import LongOps, by_method, exactly, make_motion, requested, run_program, traced, urdf_joint
 
 pytestmark = pytest.mark.usefixtures("one_lane")

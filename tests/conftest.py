@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import defaultdict
 
 import pytest
 import threadpoolctl
@@ -57,7 +58,18 @@ def one_lane(monkeypatch):
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    cases = defaultdict(list)
+    for item in items:
+        if turns := item.get_closest_marker("turns"):
+            cases[item.path, item.originalname, *turns.args].append(item)
+    if cases:
+        from generated import commit_number
+
+        number = commit_number()
+        left = {x for (*_, n), every in cases.items() if len(every) > n for x in {*every} - {*every[number % n :: n]}}
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "peer")):
             item.add_marker(pytest.mark.fast)

@@ -119,6 +119,7 @@ def goals(m, constraints):
     return {"targets": targets, "baumgarte": stable, "poses": poses}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(14))
 def test_random_mechanisms(seed):
@@ -144,6 +145,7 @@ def test_random_mechanisms_have_constraints():
     assert kept >= 14
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 def test_joint_kinds(kind):
@@ -185,6 +187,7 @@ def places(where):
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "axes"),
@@ -246,6 +249,7 @@ def test_nothing_moves():
 # -- identities ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", (5, 6, 7, 8, 10, 11))
 def test_identities(seed):
@@ -507,6 +511,7 @@ def step_differences(tree, q, v, tau, dt, constraints, options):
     return np.concatenate(columns, axis=1)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("seed", "integrator"), [(1, "rk4"), *((seed, "semi-implicit") for seed in range(2, 8))])
 def test_time_steps_of_random_mechanisms(seed, integrator):
     m = some_mechanism(seed, 2 if integrator == "rk4" else 3, ("fixed", "floating")[seed % 2])
@@ -610,6 +615,7 @@ def peer_model(pin, kind, rng):
     return random_model(rng, kinds, parents_of=[0, 1, 2, 3, 0, 5, 6, 7])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -666,6 +672,7 @@ def check_contacts(pin, model, tree, constraints, contacts, given):
     assert error(A[nv:, :nv], data.ddq_dq) < PEER and error(A[nv:, nv:] - np.eye(nv), data.ddq_dv) < PEER
 
 
+@pytest.mark.turns(3)
 @pytest.mark.peer
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_pinocchio_on_robots(case):

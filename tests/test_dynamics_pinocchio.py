@@ -256,6 +256,7 @@ ONE_AXIS = {"RY", "RZ", "RUBX", "RUBZ", "PX", "PY"}
 KINDS = [kind for kind in SIMPLE if kind not in ONE_AXIS]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
@@ -281,6 +282,7 @@ def test_joint_type(kind):
         assert check_constrained(tree, model, constraints, rng, hold=k >= 4, methods=[method])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_trees(seed):
     rng = np.random.default_rng(seed)
@@ -296,6 +298,7 @@ def test_random_trees(seed):
         check_constrained(tree, model, [ds.Weld(a, b)], rng)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating")), strict=False)])
 def test_robots(name, root):
     rng = np.random.default_rng(zlib.crc32(f"{name} {root}".encode()))

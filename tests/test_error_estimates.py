@@ -63,6 +63,7 @@ def test_estimates_on_random_mechanisms(what, methods, oracles, options):
         assert len(found) >= STATES and np.median(found) > 1.0 / ABOVE, dtype
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("compliance", "names"), [(1e-6, ("go1", "g1")), (None, ("talos_reduced", "go1", "g1"))])
 def test_estimates_on_robots_that_stand(compliance, names):
@@ -323,6 +324,7 @@ def least_norm_of_each(tree, constraints, q, tau, flags):
     return qdd, f
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "can_be_off", "kinds"), [(1, False, KINDS), (2, True, KINDS), (3, True, KINDS), (8, False, STRAIGHT)]

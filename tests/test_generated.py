@@ -38,6 +38,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 NUMBER = commit_number()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize(("name", "k"), list(cases()))

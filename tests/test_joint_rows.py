@@ -60,6 +60,7 @@ def saddle_point(tree, q, v, tau, J, gamma, R=0.0):
     return x[: tree.nv], x[tree.nv :]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_delassus_method_against_the_textbook(seed):
@@ -78,6 +79,7 @@ def test_every_delassus_method_against_the_textbook(seed):
         assert error(J @ inverse, np.eye(len(J))) < SOLUTION
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", (5, 9, 12, 17))
 def test_every_dynamics_method_against_the_textbook(seed):

@@ -217,6 +217,7 @@ def test_files_are_there():
     assert {*REFUSED, *BEYOND_LINKS_AND_DOFS} <= set(FILES)
 
 
+@pytest.mark.turns(2)
 @every_file
 def test_file(name):
     model = compiled(name)
@@ -404,6 +405,7 @@ TRAJECTORIES = (
 """Springs, damping, motors, slides and hinges; fish floats. Stiff ones leave: explicit Euler throws them about."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [name for name in TRAJECTORIES if name in FILES])
 def test_gravity_compensation_in_file(name):
     rng, spec = generator(f"{name} compensation"), mujoco.MjSpec.from_file(str(FILES[name]))
@@ -426,6 +428,7 @@ PARTS = 64
 """Of a time step of what floats: MuJoCo's velocity products are those of the start of a step, and of first order."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [name for name in TRAJECTORIES if name in FILES])
 def test_one_second(name):
     """MuJoCo's Euler steps of the same length: in rollouts, and in `Simulator` where the base is free.
@@ -585,6 +588,7 @@ def compile_case(case):
         pytest.skip("actuators have no armature before MuJoCo 4")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("case", MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_synthetic_model(case, seed):

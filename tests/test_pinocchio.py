@@ -254,6 +254,7 @@ def test_closures_that_name_joints():
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating", "floating", "fixed")), strict=False)]
 )
@@ -302,6 +303,7 @@ def check(model, rng):
     return check_delassus(tree, model, some_constraints(tree, tools, rng), rng)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", SIMPLE)
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
@@ -321,6 +323,7 @@ def test_joint_type(kind):
         assert check_delassus(tree, model, constraints, rng)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("depth_first", [True, False])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_trees(seed, depth_first):
@@ -330,6 +333,7 @@ def test_random_trees(seed, depth_first):
     check(random_model(rng, [str(kind) for kind in kinds], depth_first), rng)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_composites(seed):
     rng = np.random.default_rng(seed)

@@ -137,6 +137,7 @@ def test_every_quantity_is_assembled(name):
     assert record(ptx)["registers"] <= 255
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("what", "dtype"), TESTED)
 def test_registers_and_spills_are_as_kept(what, dtype):
     ptx = CASES[what](dtype).ptx()

@@ -1466,10 +1466,10 @@ ONE_IN = 60
 
 
 @pytest.mark.slow
-def test_whatever_is_handed_over():
+def test_whatever_is_handed_over(tmp_path):
     """All that is public, in a process of its own, which a crash or a hang would end; `hostile.py` runs all values."""
     script = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("hostile.py")), "--part", str(ONE_IN)]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(script, capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert int(re.search(r"(\d+) calls, 0 faults", done.stdout)[1]) > 1000
 

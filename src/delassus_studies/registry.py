@@ -108,7 +108,7 @@ class Bench:
 BENCHES = (
     Bench("osim", "half a minute", "Count operations and time NumPy, per state, of every method on the benchmark "
           "robots, beside Pinocchio.", (PLOT, QUICK, _option("states", int, 512, help="States in a batch."))),
-    Bench("direct", "two minutes", "Time direct calls with many states, beside NumPy alone and compiled kernels.",
+    Bench("direct", "two minutes", "Time direct calls with many states, beside compiled kernels.",
           (QUICK, _option("states", int, 100_000, help="States in a batch."))),
     Bench("speed", "about two minutes", "Time compiled kernels on the benchmark robots, beside Pinocchio, CasADi's C "
           "code and frax in the same run."),

@@ -48,11 +48,23 @@ CLOSE = 0.1
 SMALLEST_STEP = 1e-10
 """Change of numbers, relative to them, and of bodies, in their metric, at which the search ends."""
 
-DAMPING, CHANGE, MOST_DAMPING = 1e-3, 10.0, 1e12
-"""First, relative to the residuals; factor after a step that was good or poor; and that at which the search ends."""
+DAMPING = 1e-3
+"""First damping, relative to the residuals."""
 
-GOOD, POOR, LEAST = 0.75, 0.25, 1e-4
-"""Decreases over those predicted above which damping decreases, below which it grows, and steps are not taken."""
+CHANGE = 10.0
+"""Factor by which a good or poor step changes the damping."""
+
+MOST_DAMPING = 1e12
+"""Damping at which the search ends."""
+
+GOOD = 0.75
+"""Decrease over the predicted one, above which damping decreases."""
+
+POOR = 0.25
+"""Decrease over the predicted one, below which damping grows."""
+
+LEAST = 1e-4
+"""Decrease over the predicted one, below which a step is not taken."""
 
 MOST, MOST_INNER = 100, 100
 """Evaluations, and Newton steps for one of them."""

@@ -31,9 +31,11 @@ from delassus.spatial.joints import Joint
 from delassus.spatial.motion import ANGULAR, LINEAR, column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-CORRECTION, CONDITION = 2.0, 0.2
-"""Weights of ``δ`` and of ``y`` times round-off in the estimate: errors are seldom more than the one, or than the
-other (``delassus bench errors``)."""
+CORRECTION = 2.0
+"""Weight of ``δ`` in the estimate: errors are seldom more (``delassus bench errors``)."""
+
+CONDITION = 0.2
+"""Weight of ``y`` times round-off in the estimate."""
 
 UNEVEN = (1.0, 2.0)
 """Range of factors of changes of rows: without, multiples of a row change together, as if their forces were unique."""

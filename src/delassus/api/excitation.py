@@ -41,15 +41,24 @@ UNBOUNDED = np.pi
 WITHIN = 0.9
 """Part of a joint's range that is used."""
 
-PARENTS, CHILDREN, SPREAD = 50, 24, 0.3
-"""Of the search: random motions to begin with, trials of each round, and how far these are from the best at first."""
+PARENTS = 50
+"""Random motions that the search begins with."""
+
+CHILDREN = 24
+"""Trials of each round of the search."""
+
+SPREAD = 0.3
+"""Distance of the first trials from the best motion."""
 
 COARSE, FINE, ENOUGH, MOST = 20, 16, 4, 10**6
 """Samples a harmonic of which extremes and condition numbers of the search are; steps from sample to sample in which a
 base is placed; random motions of which base parameters are found; largest numbers."""
 
-WIDER, NARROWER = 1.3, 0.85
-"""Changes of the spread of trials after a round that found a better motion, and after one that did not."""
+WIDER = 1.3
+"""Factor of the spread after a round that found a better motion."""
+
+NARROWER = 0.85
+"""Factor of the spread after a round that did not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

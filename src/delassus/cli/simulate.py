@@ -38,8 +38,11 @@ COUNTED = ("pendulum", "boxes")
 
 FIGURES = (".png", ".pdf", ".svg")
 
-DT, DURATION = 1e-3, 2.0
-"""Of scenes of a robot, in s."""
+DT = 1e-3
+"""Time step (s) of scenes of a robot."""
+
+DURATION = 2.0
+"""Duration (s) of scenes of a robot."""
 
 SAMPLES = 2000
 """About so many samples have the recordings that figures and videos are drawn from."""

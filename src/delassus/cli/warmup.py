@@ -15,8 +15,11 @@ from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.mechanisms import free_body
 from delassus.simulate.simulator import Simulator
 
-NOT_REACHED, FEW = 1e-300, 100
-"""A tolerance that makes a solver try all that it has, and iterations of each."""
+NOT_REACHED = 1e-300
+"""A tolerance that makes a solver try all that it has."""
+
+FEW = 100
+"""Most iterations of each way that a solver tries."""
 
 
 def parts() -> Iterator[tuple[str, float]]:

@@ -18,8 +18,11 @@ from delassus.contact.sparse.dense import ConeLaws, block_impulses
 from delassus.contact.sparse.factor import MAX_PARTS
 from delassus.spatial.rotations import Array
 
-PASSES, STRICTER = 2000, 0.1
-"""Most iterations for a state, and the part of the tolerance that they are held to."""
+PASSES = 2000
+"""Most iterations for a state."""
+
+STRICTER = 0.1
+"""Part of the tolerance that they are held to."""
 
 
 def exact_impulses(problem: StepProblem, tolerance: float) -> list[Any]:

@@ -38,14 +38,23 @@ SceneLike = TypeVar("SceneLike", bound=Any)
 Root = Literal["floating", "fixed"]
 """What carries the root link of a URDF file."""
 
-SAMPLES, ALWAYS = 100, 0.95
-"""Random configurations in which pairs are looked at; a pair that touches in more than this part of them is ignored."""
+SAMPLES = 100
+"""Random configurations in which pairs are looked at."""
 
-NEAR, FAR = 10.0, 1000.0
-"""Gaps up to which a floor is looked for below a robot, at first and at last, over the size of its colliders."""
+ALWAYS = 0.95
+"""A pair that touches in more than this part of them is ignored."""
 
-MOST_MOVES, TOUCHING = 100, 1e-8
-"""Moves of a robot that is set down, and the gap at which it stands, over that size."""
+NEAR = 10.0
+"""First gap up to which a floor is looked for below a robot, over the size of its colliders."""
+
+FAR = 1000.0
+"""Last such gap, over that size."""
+
+MOST_MOVES = 100
+"""Most moves of a robot that is set down."""
+
+TOUCHING = 1e-8
+"""Gap at which it stands, over the size of its colliders."""
 
 
 class Described(NamedTuple):

@@ -11,11 +11,23 @@ from delassus.model.mechanisms import chain
 from delassus.model.shapes import Sphere
 from delassus.runtime.compile import compile_at_once as compile_kernel
 
-LINKS, RADIUS = 7, 0.03
-"""Of the arm; of its tip (m)."""
+LINKS = 7
+"""Links of the arm."""
 
-STIFFNESS, DAMPING, POSTURE, REACH = 100.0, 20.0, 0.2, 0.1
-"""Of the tip (1/s², 1/s), damping of joints (N m s/rad), and how far ahead of the tip an action can be (m)."""
+RADIUS = 0.03
+"""Radius of its tip (m)."""
+
+STIFFNESS = 100.0
+"""Stiffness of the tip (1/s²)."""
+
+DAMPING = 20.0
+"""Damping of the tip (1/s)."""
+
+POSTURE = 0.2
+"""Damping of joints (N m s/rad)."""
+
+REACH = 0.1
+"""How far ahead of the tip an action can be (m)."""
 
 SINGULAR = 1e-2
 """Part of the mean mobility of the tip that is added to it: where the arm is stretched, forces stay finite."""

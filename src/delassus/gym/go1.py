@@ -18,11 +18,20 @@ from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1, on_floor
 from delassus.scenes.trot import LEGS
 
-STANCE, HEIGHT = (0.0, 0.8, -1.6), 0.31
-"""Angles of hip, thigh and calf (rad), and of the trunk above the ground (m), at the start."""
+STANCE = (0.0, 0.8, -1.6)
+"""Angles of hip, thigh and calf at the start (rad)."""
 
-STIFFNESS, DAMPING, REACH = 30.0, 0.7, 0.4
-"""Of joints (N m/rad, N m s/rad), and the largest offset of a target from `STANCE` (rad)."""
+HEIGHT = 0.31
+"""Height of the trunk above the ground at the start (m)."""
+
+STIFFNESS = 30.0
+"""Stiffness of joints (N m/rad)."""
+
+DAMPING = 0.7
+"""Damping of joints (N m s/rad)."""
+
+REACH = 0.4
+"""Largest offset of a target from `STANCE` (rad)."""
 
 PACE = 2.0
 """Cycles a second of the clock that is observed."""
@@ -30,8 +39,11 @@ PACE = 2.0
 FASTEST = (1.0, 0.4, 0.8)
 """Largest velocity commands: ahead and sideways (m/s), turning (rad/s)."""
 
-LOWEST, STEEPEST = 0.16, 0.5
-"""Height of the trunk (m) and cosine of its tilt at which an episode ends."""
+LOWEST = 0.16
+"""Height of the trunk at which an episode ends (m)."""
+
+STEEPEST = 0.5
+"""Cosine of the trunk's tilt at which an episode ends."""
 
 
 class Go1Velocity(Worlds):

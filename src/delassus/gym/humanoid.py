@@ -16,14 +16,32 @@ from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile_at_once as compile_kernel
 
-ROTOR, STIFFNESS, DAMPING, REACH = 0.1, 300.0, 8.0, 0.3
-"""Of joints: inertia of motors (kg m²), N m/rad, N m s/rad, and the largest offset of a target (rad)."""
+ROTOR = 0.1
+"""Inertia of motors (kg m²)."""
 
-SOLE, EDGE = ((-0.08, 0.14), (-0.05, 0.05), -0.04), 0.005
-"""Corners of a sole in the frame of a foot: along x, along y, below (m); radius of its edges (m)."""
+STIFFNESS = 300.0
+"""Stiffness of joints (N m/rad)."""
 
-PUSH_EVERY, LOWEST, STEEPEST = 2.0, 0.6, 0.6
-"""Time between two pushes (s); height of the pelvis, over that at the start, and cosine of its tilt at the end."""
+DAMPING = 8.0
+"""Damping of joints (N m s/rad)."""
+
+REACH = 0.3
+"""Largest offset of a target (rad)."""
+
+SOLE = ((-0.08, 0.14), (-0.05, 0.05), -0.04)
+"""Corners of a sole in the frame of a foot: along x, along y, below (m)."""
+
+EDGE = 0.005
+"""Radius of its edges (m)."""
+
+PUSH_EVERY = 2.0
+"""Time between two pushes (s)."""
+
+LOWEST = 0.6
+"""Height of the pelvis at which an episode ends, over that at the start."""
+
+STEEPEST = 0.6
+"""Cosine of its tilt at which an episode ends."""
 
 
 class HumanoidStand(Worlds):

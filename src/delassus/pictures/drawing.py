@@ -15,8 +15,11 @@ from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 FORCE_COLOUR, PATH_COLOUR = (220, 30, 30), (30, 30, 200)
 
-ARROW, LONGEST = 0.2, 2.5
-"""Arrow of a force of one weight, as a part of the scene's size; longest arrow, in weights."""
+ARROW = 0.2
+"""Length of the arrow of a force of one weight, as a part of the scene's size."""
+
+LONGEST = 2.5
+"""Longest arrow, in weights."""
 
 
 NO_PATHS = np.zeros((0, 0, 3))

@@ -37,8 +37,14 @@ POINTS = 2000
 FORCE_TIME = 0.02
 """Over which forces of feet are means (s), or from sample to sample if that is longer."""
 
-WIDTH, LARGE, SMALL = 7.2, 9.0, 8.0
-"""Of a figure (inches), as wide as a page, and of its letters (points): as high there as those of the page."""
+WIDTH = 7.2
+"""Width of a figure, that of a page (inches)."""
+
+LARGE = 9.0
+"""Height of large letters, as those of the page (points)."""
+
+SMALL = 8.0
+"""Height of small letters (points)."""
 
 COLOURS, STYLES = ("tab:blue", "tab:orange", "tab:green", "0.3"), ("-", "--", "-.", ":")
 """Of curves: four colours in turn, then the same ones in another style."""

@@ -26,11 +26,23 @@ OPENING = 0.35
 SAMPLES = 2
 """Rays along each side of a pixel."""
 
-LAMP, FAR, SHADOWS = (-0.45, -0.55, 1.0), 30.0, 768
-"""Direction to the lamp, its distance over the size of what is seen, and pixels along a side of what it sees."""
+LAMP = (-0.45, -0.55, 1.0)
+"""Direction to the lamp."""
 
-SKY, GROUND, LINE = (0.93, 0.95, 0.98), (0.80, 0.82, 0.85), (0.73, 0.75, 0.79)
-"""Colours of the background, of half spaces, and of every other square on them."""
+FAR = 30.0
+"""Distance of the lamp, over the size of what is seen."""
+
+SHADOWS = 768
+"""Pixels along a side of what the lamp sees."""
+
+SKY = (0.93, 0.95, 0.98)
+"""Colour of the background."""
+
+GROUND = (0.80, 0.82, 0.85)
+"""Colour of half spaces."""
+
+LINE = (0.73, 0.75, 0.79)
+"""Colour of every other square on them."""
 
 
 class Camera(NamedTuple):

@@ -32,8 +32,11 @@ QUALITY, CRF = 55, 20
 
 SIZES = "Such as (640, 360)."
 
-MOST_PICTURES, FARTHEST = 100_000, 1e9
-"""Of a film, an hour at 25 a second; and numbers of a configuration (m, rad)."""
+MOST_PICTURES = 100_000
+"""Most pictures of a film, an hour at 25 a second."""
+
+FARTHEST = 1e9
+"""Largest number of a configuration (m, rad)."""
 
 CALM = 0.5
 """Time (s) over which the way of the camera is a mean."""

@@ -26,11 +26,17 @@ from delassus.spatial.rotations import exact_quarter_turns
 
 Vector = Sequence[float]
 
-ROTATION, ROTATION_ROW = 40.0, 12.0
-"""Operations of one constant rotation about a coordinate axis: of an inertia, and of one constraint row."""
+ROTATION = 40.0
+"""Operations of one constant rotation of an inertia about a coordinate axis."""
 
-STEP, STEP_ROW = 24.0, 4.0
-"""Operations of one component of a constant translation: of an inertia, and of one constraint row."""
+ROTATION_ROW = 12.0
+"""The same of one constraint row."""
+
+STEP = 24.0
+"""Operations of one component of a constant translation of an inertia."""
+
+STEP_ROW = 4.0
+"""The same of one constraint row."""
 
 ROW_ENTRY = 1.5
 """Operations that one more entry of a constraint's rows costs on the link that the constraint sits on."""

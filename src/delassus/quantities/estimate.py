@@ -32,8 +32,11 @@ from delassus.spatial.trace.trace_ops import TraceOps
 TINY = 1e-30
 """What keeps a quotient from being infinite where nothing is wrong."""
 
-INDEPENDENT, INDEPENDENT_BY_ROUND_OFF = 1e-9, 100.0
-"""Products of relative pivots up to which rows may be dependent: ten times `rank.REGULAR_CONDITION`, and round-off."""
+INDEPENDENT = 1e-9
+"""Product of relative pivots up to which rows may be dependent: ten times `rank.REGULAR_CONDITION`."""
+
+INDEPENDENT_BY_ROUND_OFF = 100.0
+"""The least such product, over round-off."""
 
 STATES = 64
 """Number of states at which errors are measured."""

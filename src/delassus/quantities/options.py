@@ -26,8 +26,11 @@ from delassus.quantities.checks import COMPLIANCE, GAINS, WEIGHTS, Asked, Option
 from delassus.quantities.keywords import Motion, Passive
 from delassus.quantities.quantity import CONTROLS
 
-MOST_SWEEPS, FASTEST = 10**9, 1e30
-"""The most that each of them may be: counters are of 32 bits, and squares of the other are numbers in float64."""
+MOST_SWEEPS = 10**9
+"""Most iterations: counters are of 32 bits."""
+
+FASTEST = 1e30
+"""Largest speed (m/s): its square is a number in float64."""
 
 MOTION: frozenset[str] = frozenset(Motion.__annotations__)
 """Options of everything that depends on velocities."""

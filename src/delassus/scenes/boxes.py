@@ -13,8 +13,17 @@ from delassus.scenes.ready import ReadyScene
 EDGES = (0.4, 0.4, 0.2)
 """Of a box along its axes (m)."""
 
-MASS, GAP, OFFSET, TURN = 1.0, 0.05, 0.02, 0.2
-"""Mass of a box (kg), space between boxes at the start (m), how far they are off the middle (m) and turned (rad)."""
+MASS = 1.0
+"""Mass of a box (kg)."""
+
+GAP = 0.05
+"""Space between boxes at the start (m)."""
+
+OFFSET = 0.02
+"""How far boxes are off the middle (m)."""
+
+TURN = 0.2
+"""How far boxes are turned (rad)."""
 
 
 def boxes(n: int = 5) -> ReadyScene:

@@ -10,14 +10,26 @@ from delassus.model.shapes import Box, Collider, Sphere
 from delassus.scenes.grasp import Grasp
 from delassus.scenes.ready import ReadyScene
 
-TIP_RADIUS, FRICTION = 0.015, 0.9
-"""Of the finger tips (m), and between them, the box and the table."""
+TIP_RADIUS = 0.015
+"""Radius of the finger tips (m)."""
 
-BOX, BOX_MASS, BOX_PLACE = (0.2, 0.24, 0.2), 1.0, (0.56, 0.0, 0.8)
-"""Edges (m), mass (kg) and centre (m) of what is lifted."""
+FRICTION = 0.9
+"""Friction between the tips, the box and the table."""
 
-TABLE, TABLE_PLACE = (0.4, 1.0, 0.04), (0.6, 0.0, 0.68)
-"""Edges and centre of the table's top (m)."""
+BOX = (0.2, 0.24, 0.2)
+"""Edges of what is lifted (m)."""
+
+BOX_MASS = 1.0
+"""Its mass (kg)."""
+
+BOX_PLACE = (0.56, 0.0, 0.8)
+"""Its centre at the start (m)."""
+
+TABLE = (0.4, 1.0, 0.04)
+"""Edges of the table's top (m)."""
+
+TABLE_PLACE = (0.6, 0.0, 0.68)
+"""Its centre (m)."""
 
 PRESSING = tuple(f"robot/{side}_{finger}_tip" for side in ("left", "right") for finger in ("finger1", "finger2"))
 """Finger tips that hold the box; the thumbs stay away."""

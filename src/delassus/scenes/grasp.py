@@ -17,17 +17,35 @@ from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
 
-ARRIVE, TOUCH, PRESSED, LIFT, TOP = 0.8, 1.3, 1.7, 1.8, 3.0
-"""Times (s): beside the box, at its sides, pressing in full, start and end of lifting."""
+ARRIVE = 0.8
+"""Time at which the tips are beside the box (s)."""
 
-AWAY, HIGH = 0.05, 0.2
-"""Distance of the tips from the box before they close, and how far it is lifted (m)."""
+TOUCH = 1.3
+"""Time at which they are at its sides (s)."""
+
+PRESSED = 1.7
+"""Time from which they press in full (s)."""
+
+LIFT = 1.8
+"""Start of lifting (s)."""
+
+TOP = 3.0
+"""End of lifting (s)."""
+
+AWAY = 0.05
+"""Distance of the tips from the box before they close (m)."""
+
+HIGH = 0.2
+"""How far the box is lifted (m)."""
 
 FORCE = 12.0
 """With which each tip presses (N)."""
 
-STIFFNESS, DAMPING = 400.0, 40.0
-"""Of tips and joints, as accelerations (1/s², 1/s)."""
+STIFFNESS = 400.0
+"""Stiffness of tips and joints, as accelerations (1/s²)."""
+
+DAMPING = 40.0
+"""Damping of tips and joints, as accelerations (1/s)."""
 
 EASE = 0.05
 """By which joints of fingers move less than those of arms where both could."""

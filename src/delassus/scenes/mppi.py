@@ -44,21 +44,53 @@ from delassus.scenes.trot import LEGS, PAIRS, Legs
 from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
 
-SAMPLES, HORIZON, STEP, REPLAN = 1024, 30, 0.01, 0.02
-"""Rollouts, steps of each, length of these and time from one replan to the next (s)."""
+SAMPLES = 1024
+"""Rollouts of a plan."""
 
-KNOTS, NOISE, TEMPERATURE = 4, np.tile([0.04, 0.08, 0.08], 4), 0.1
-"""Of the plan over the horizon, standard deviation of the noise at these (rad), λ over the spread of costs."""
+HORIZON = 30
+"""Steps of a rollout."""
 
-STIFFNESS, DAMPING = 40.0, 0.3
-"""Of joints (N m/rad, N m s/rad): what steps of `STEP` keep stable."""
+STEP = 0.01
+"""Length of such a step (s)."""
 
-SPEED, RAMP = 0.65, 0.5
-"""Wanted (m/s), and the time in which it is reached (s)."""
+REPLAN = 0.02
+"""Time from one plan to the next (s)."""
 
-HEIGHT, PERIOD, SWING, LIFT, PRESS = 0.28, 0.4, 0.5, 0.08, 0.02
-"""Of the hips above the feet (m), time of a cycle (s), part of it in which a foot swings, how high, and how far the
-targets of feet that stand are below the ground, to carry the weight (m)."""
+KNOTS = 4
+"""Knots of a plan over the horizon."""
+
+NOISE = np.tile([0.04, 0.08, 0.08], 4)
+"""Standard deviation of the noise at knots (rad)."""
+
+TEMPERATURE = 0.1
+"""``λ`` over the spread of costs."""
+
+STIFFNESS = 40.0
+"""Stiffness of joints (N m/rad): what steps of `STEP` keep stable."""
+
+DAMPING = 0.3
+"""Damping of joints (N m s/rad)."""
+
+SPEED = 0.65
+"""Wanted speed (m/s)."""
+
+RAMP = 0.5
+"""Time in which it is reached (s)."""
+
+HEIGHT = 0.28
+"""Height of the hips above the feet (m)."""
+
+PERIOD = 0.4
+"""Time of a cycle (s)."""
+
+SWING = 0.5
+"""Part of a cycle in which a foot swings."""
+
+LIFT = 0.08
+"""How high a foot swings (m)."""
+
+PRESS = 0.02
+"""Depth of the targets of feet that stand, below the ground, to carry the weight (m)."""
 
 ABOVE = 0.1
 """How far the path of the base is drawn above it (m)."""

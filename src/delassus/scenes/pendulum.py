@@ -15,11 +15,32 @@ from delassus.scenes.ready import ReadyScene
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import rotation_about
 
-LENGTH, HEIGHT, WALL = 12.0, 10.0, 4.0
-"""Of the pendulum, of its base above the floor, and from the base to the wall (m)."""
+LENGTH = 12.0
+"""Length of the pendulum (m)."""
 
-FRICTION, RESTITUTION, GRAVITY = 0.5, 0.7, 9.8
-START_ANGLE, START_RATE, TIME_STEP = np.pi / 4, 1.0, 1e-4
+HEIGHT = 10.0
+"""Height of its base above the floor (m)."""
+
+WALL = 4.0
+"""Distance from the base to the wall (m)."""
+
+FRICTION = 0.5
+"""Friction of the tip on floor and wall."""
+
+RESTITUTION = 0.7
+"""Restitution of the tip."""
+
+GRAVITY = 9.8
+"""Acceleration of gravity (m/s²)."""
+
+START_ANGLE = np.pi / 4
+"""Angle at the start (rad)."""
+
+START_RATE = 1.0
+"""Its rate at the start (rad/s)."""
+
+TIME_STEP = 1e-4
+"""Time step (s)."""
 
 
 def pendulum(n: int = 12) -> ReadyScene:

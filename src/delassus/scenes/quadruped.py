@@ -17,8 +17,14 @@ from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, Trot
 from delassus.spatial.joint_kinds import REVOLUTE
 
-FOOT_RADIUS, FRICTION, HEIGHT = 0.02, 0.8, 0.3
-"""Of the feet (m), on the floor, and of the hips above the feet (m)."""
+FOOT_RADIUS = 0.02
+"""Radius of the feet (m)."""
+
+FRICTION = 0.8
+"""Friction of the feet on the floor."""
+
+HEIGHT = 0.3
+"""Height of the hips above the feet (m)."""
 
 TRUNK = (0.36, 0.1, 0.11)
 """Edges of the trunk (m)."""

@@ -23,14 +23,29 @@ LEGS = ("FL", "FR", "RL", "RR")
 PAIRS = ((0, 3), (1, 2))
 """Legs that swing together."""
 
-STAND, PERIOD, SWING, LIFT = 0.5, 0.5, 0.4, 0.06
-"""Time of standing at first (s), of one cycle of a trot (s), part of it in which a foot swings, and how high (m)."""
+STAND = 0.5
+"""Time of standing at first (s)."""
 
-SPRINGS, DAMPERS = np.array([0.0, 0.0, 1500.0, 60.0, 60.0, 10.0]), np.array([120.0, 120.0, 150.0, 5.0, 5.0, 2.0])
-"""Of the trunk along and about x, y, z (N/m, N m/rad; N s/m, N m s/rad)."""
+PERIOD = 0.5
+"""Time of a cycle (s)."""
 
-JOINT_SPRING, JOINT_DAMPER = 150.0, 2.0
-"""Of the joints of legs that swing (N m/rad, N m s/rad)."""
+SWING = 0.4
+"""Part of a cycle in which a foot swings."""
+
+LIFT = 0.06
+"""How high a foot swings (m)."""
+
+SPRINGS = np.array([0.0, 0.0, 1500.0, 60.0, 60.0, 10.0])
+"""Stiffness of the trunk along and about x, y, z (N/m, N m/rad)."""
+
+DAMPERS = np.array([120.0, 120.0, 150.0, 5.0, 5.0, 2.0])
+"""Damping of the trunk along and about x, y, z (N s/m, N m s/rad)."""
+
+JOINT_SPRING = 150.0
+"""Stiffness of the joints of legs that swing (N m/rad)."""
+
+JOINT_DAMPER = 2.0
+"""Damping of these joints (N m s/rad)."""
 
 
 class Legs:

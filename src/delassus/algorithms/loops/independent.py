@@ -32,8 +32,11 @@ from delassus.spatial.factor import Factor
 from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
-SINGULAR, ROUND_OFF = 1e-5, 1e4
-"""What others do not span of rows and columns counts as zero below this part of their usual size; over round-off."""
+SINGULAR = 1e-5
+"""What others do not span of rows and columns is zero below this part of its usual size."""
+
+ROUND_OFF = 1e4
+"""The least such part, over round-off."""
 
 
 class Transmission(NamedTuple):

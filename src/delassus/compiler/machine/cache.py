@@ -43,8 +43,11 @@ PARTS = 64
 STALE = 3600.0
 """Seconds after which a temporary file or a lock was left by a process that died."""
 
-LONGEST_WAIT, PAUSE = 60.0, 0.02
-"""Seconds to wait for another process that makes the same, which may be stopped; and between two looks."""
+LONGEST_WAIT = 60.0
+"""Longest wait (s) for another process that makes the same, which may be stopped."""
+
+PAUSE = 0.02
+"""Time (s) between two looks."""
 
 MAGIC = b"delassus kernel\n"
 VERSION = (1).to_bytes(4, "little")

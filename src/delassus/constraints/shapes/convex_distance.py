@@ -47,8 +47,11 @@ DEEP = 0.1
 THIN = 1e-20
 """Square of the sine between edges below which a triangle is a line."""
 
-TINY, HUGE = 1e-30, 1e30
-"""Added to squares of lengths that may be zero; more than any length: shapes here have a size of about one."""
+TINY = 1e-30
+"""Added to squares of lengths that may be zero."""
+
+HUGE = 1e30
+"""More than any length: shapes here have a size of about one."""
 
 Vector = list["Scalar"]
 

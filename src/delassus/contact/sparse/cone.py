@@ -27,8 +27,14 @@ MOBILITY, BESIDE, OF_SPIN, SPEEDS, TAKEN, ALONG, SHIFTED, CHANGE, KEPT, TANGENTS
 tangent, tangent, normal, spins: velocities, impulses, direction of friction, derivative of the shift, what changes, and
 a copy; mobilities of its friction (5, 5) and their factor; and its size."""
 
-NEWTON_STEPS, PRECISION, PIVOT = 40, 1e-14, 1e-14
-"""Most steps to the slip of a patch, relative error of its friction at which they end, and least pivot there."""
+NEWTON_STEPS = 40
+"""Most steps to the slip of a patch."""
+
+PRECISION = 1e-14
+"""Relative error of its friction at which they end."""
+
+PIVOT = 1e-14
+"""Least pivot there."""
 
 SPEED = 1e6
 """Velocity over the tolerance that residuals are small against: 1 m/s with the default one."""

@@ -31,12 +31,20 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE = int(Op.ADD), int(Op.SUBTRACT), int(Op.MULTIPLY
 NEGATE, SQRT, SIN, COS = int(Op.NEGATE), int(Op.SQRT), int(Op.SIN), int(Op.COS)
 COPYSIGN, MIN, MAX, LESS, SELECT = int(Op.COPYSIGN), int(Op.MIN), int(Op.MAX), int(Op.LESS), int(Op.SELECT)
 
-ROUND_OFF, SAMPLES = 100 * 2.0**-52, 3
-"""Largest relative error of an operation, much more than it has, and how often operations err at random."""
+ROUND_OFF = 100 * 2.0**-52
+"""Largest relative error of an operation, much more than it has."""
 
-GIVEN, CANCELLED, LOST = 4.0, 1e5, 3.0
-"""Round-off of numbers of many digits of files, in units of that of one operation; that from which on estimates count
-it; how many times its round-off a difference is to be, if it is not zero."""
+SAMPLES = 3
+"""How often operations err at random."""
+
+GIVEN = 4.0
+"""Round-off of numbers of many digits of files, over that of one operation."""
+
+CANCELLED = 1e5
+"""Round-off from which on estimates count it, over that of one operation."""
+
+LOST = 3.0
+"""How many times its round-off a difference is to be, if it is not zero."""
 
 
 class TraceOps(Ops):

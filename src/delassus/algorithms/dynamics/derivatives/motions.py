@@ -36,9 +36,8 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import seen_from
 from delassus.algorithms.rnea import joint_forces
 from delassus.model.tree import WORLD, Placement
-from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, scaled
+from delassus.spatial.motion import ANGULAR, LINEAR, cross_matrix, force_matrix, motion_matrix, scaled
 from delassus.spatial.ops import Matrix
-from delassus.spatial.rates import force_matrix, motion_matrix
 from delassus.spatial.transform import Pose
 
 

@@ -44,7 +44,7 @@ FINITE = {
 PROTOCOL = {
     "arguments", "at_rest", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift",
     "energy", "gravity", "is_internal", "line", "links", "measured", "mobility", "periods",
-    "place", "placed", "position", "prefixed", "position_coefficients", "rates", "row_sizes", "rows_on_links",
+    "place", "placed", "position", "prefixed", "position_coefficients", "row_sizes", "rows_on_links",
     "selection", "sides", "surface_motion", "top", "velocity", "velocity_drift", "within_a_turn",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""

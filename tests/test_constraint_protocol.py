@@ -97,23 +97,6 @@ class Height(constraints.Constraint):
         n, p1, c, *_ = self.seen(at)
         return at.ops.transpose(n) @ (c - p1) - at.ops.constant([[self.height]])
 
-    def rates(self, at, rates, f, positions):
-        ops, goal, (a, b) = at.ops, at.goal, self.links(at)
-        (R1, p1), (_, p2) = rates.in_common(a, at.pose(self.plane)), rates.in_common(b, at.pose(self.point, "second"))
-        one, two = rates.side(a, p1, positions), rates.side(b, p2, positions)
-        n, c = one.fixed(ops.take(R1, None, (2,))), two.p
-        theirs = one.v + one.w.cross(c)
-        u = two.velocity() - theirs
-        asked = two.acceleration() - (one.a + one.alpha.cross(c) + one.w.cross(theirs)) - one.w.cross(u + u)
-        if goal.velocity_gain is not None:
-            asked = asked + u.times(goal.velocity_gain)
-        _, rows = n.dot(asked)
-        if goal.position_gain is not None:
-            rows = rows + ops.matrix([[goal.position_gain]]) @ n.dot(c - one.p)[1]
-        F = n.times(ops.entries(f)[0][0])
-        acting = [(b, F, c.cross(F), True), (a, -F, c.cross(-F), True)]
-        return constraints.ConstraintRates.of_forces(rates, rows, acting, positions)
-
 
 def crossing(ops, a):
     """Matrix of ``b ↦ a × b``."""
@@ -270,7 +253,7 @@ def test_names_that_a_robot_does_not_have():
 
 # -- kinds that are forgotten --------------------------------------------------------------------------------------
 
-REQUIRED = ("fingerprint", "prefixed", "drift", "rates")
+REQUIRED = ("fingerprint", "prefixed", "drift")
 CONTACTS = {"Contact", "BoundedJoint", "Spins"}
 """Rows of contact steps, of which dynamics ask nothing."""
 
@@ -343,7 +326,6 @@ def test_the_test_of_kinds(tmp_path):
     assert forgotten(tmp_path) == [
         "half.py: Half does not state fingerprint",
         "half.py: Half does not state drift",
-        "half.py: Half does not state rates",
         "half.py: Half does not state rows_on_links or coefficients",
         "__init__.py: Half of half.py is not in __all__",
         "__init__.py: Whole of whole.py is not in the table",

@@ -26,16 +26,17 @@ from delassus.spatial.motion import (
     cross_entries,
     cross_matrix,
     diagonal,
+    force_matrix,
     force_of_parameters,
     force_of_points,
     from_entries,
+    motion_matrix,
     plus,
     scaled,
     scaled_matrix,
     turning_matrix,
 )
 from delassus.spatial.ops import Matrix, Scalar
-from delassus.spatial.rates import force_matrix, motion_matrix
 
 
 def accelerations(motion: DynamicsProblem, qdd: Sequence[Matrix] | None = None) -> list[Matrix]:

@@ -21,11 +21,6 @@ Position errors, whose rate is ``e`` to first order: ``p_a − p_b``, and the ax
 to ``R_a n``. They grow up to a half turn, and are zero only where the constraint holds. ``½ Σ_j R_b e_j × R_a e_j`` is
 ``sin θ`` times the axis, and ``cos ½ θ`` what that is divided by, without branches. Pinocchio's is the same for points,
 and ``log6`` of the relative pose for 6D contacts: equal to second order.
-
-Derivatives: in the axes ``Q`` of its rows a constraint asks for ``N [Qᵀ L; Qᵀ A]``. With ``Δ`` the motion of the first
-link less that of the second one, *p* the first origin and ``ṗ`` its velocity, of rigid ones ``L = Δa_v + Δa_ω × p + Δω
-× ṗ − ω_1 × e``, ``A = Δa_ω − ω_1 × Δω``, ``e = Δv + Δω × p``, the last terms only for rows whose axes turn with the
-first link; of points ``L`` is the difference of the classical accelerations ``a_v + a_ω × p + ω × ṗ`` of both origins.
 """
 
 from __future__ import annotations
@@ -37,15 +32,14 @@ from typing import Literal
 
 import numpy as np
 
-from delassus.constraints.constraint import At, Constraint, ConstraintRates, Rates, exact
+from delassus.constraints.constraint import At, Constraint, exact
 from delassus.constraints.frame import ENDS, End, Frame, as_frame
 from delassus.errors import ConstraintError
 from delassus.model.check import check_choice
 from delassus.model.inertia import motion_transform
 from delassus.model.tree import WORLD, Placement, Tree
-from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled, scaled_matrix
+from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, linear_at, motion_cross, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rates import Side, Vector, rotating_vector
 from delassus.spatial.rotations import ROUND_OFF, Array
 from delassus.spatial.transform import Pose, compose
 
@@ -192,12 +186,12 @@ class FrameConstraint(Constraint):
         ops, N, (a, b) = at.ops, self.selection(at), self.links(at.tree)
         R_first, p_first = at.pose(self.first)
         if self.axes == "world":
-            R_world_first = at.robot.pose_between(a, WORLD)[0] @ R_first
-            linear, angular = _linear(ops, N), ops.take(N, None, ANGULAR)
-            turned = angular @ R_world_first if self.angular_axes == "world" else angular
-            N = ops.hstack([linear @ R_world_first, turned])
-        if self.first.given is None:
-            K_first = N @ ops.constant(_motion_into(self.first.on(at.tree)))
+            R_world = at.robot.pose_between(a, WORLD)[0]
+            linear, angular = _linear(ops, N) @ R_world, ops.take(N, None, ANGULAR)
+            angular = angular @ (R_world if self.angular_axes == "world" else ops.transpose(R_first))
+            K_first = ops.hstack([linear, angular - linear @ cross_matrix(ops, p_first)])
+        elif (fixed := at.fixed(self.first)) is not None:
+            K_first = N @ ops.constant(_motion_into(fixed))
         else:
             K_first = _rows_in(ops, N, R_first, p_first)
         ends = {a: K_first} if a != WORLD else {}
@@ -207,7 +201,7 @@ class FrameConstraint(Constraint):
             if self.rigid:
                 K_second = _rows_in(ops, K_first, R, p)
             else:  # velocity of b's own point, in a's axes
-                linear = _linear(ops, N) @ ops.transpose(R_first) @ ops.transpose(R)
+                linear = _linear(ops, K_first) @ ops.transpose(R)
                 K_second = ops.hstack([linear, linear @ -cross_matrix(ops, at.pose(self.second, "second")[1])])
             ends[b] = -K_second
         return ends
@@ -326,72 +320,6 @@ class FrameConstraint(Constraint):
         R, p = at.robot.pose_between(a, b)
         back = ops.transpose(R)
         return ops.vstack([back @ linear_at(ops, V, p), back @ ops.take(V, ANGULAR, None)])
-
-    # -- derivatives -----------------------------------------------------------------------------------------------
-
-    def sides(self, at: At, rates: Rates, positions: bool) -> tuple[Pose, Pose | None, Side, Side]:
-        """Poses of both frames in the common frame, None without a goal, and their links with the origins."""
-        ops, (a, b) = at.ops, self.links(at.tree)
-        frame1 = rates.in_common(a, at.pose(self.first))
-        pose2 = at.goal.pose if self.second is None else at.pose(self.second, "second")
-        frame2 = None if pose2 is None else rates.in_common(b, pose2)
-        one = rates.side(a, frame1[1], positions)
-        return frame1, frame2, one, rates.side(b, ops.zeros(3, 1) if frame2 is None else frame2[1], positions)
-
-    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
-        """Changes of ``N [Qᵀ L; Qᵀ A]`` and Baumgarte's terms, and of wrenches ``[F; p × F + T]``."""
-        ops, goal, none = at.ops, at.goal, at.ops.zeros(3, at.tree.nv)
-        frame1, frame2, one, two = self.sides(at, rates, positions)
-
-        # L and A
-        local, local_angular = self.axes == "local", "local" in (self.axes, self.angular_axes)
-        A = dw = Vector(ops, ops.zeros(3, 1), none)
-        if self.rigid:
-            dw = one.w - two.w
-            e = (one.v - two.v) + dw.cross(one.p)
-            L = (one.a - two.a) + (one.alpha - two.alpha).cross(one.p) + dw.cross(one.velocity())
-            L = L - one.w.cross(e) if local else L
-            A = one.alpha - two.alpha
-            A = A - one.w.cross(dw) if local_angular else A
-        else:
-            e, L = one.velocity() - two.velocity(), one.acceleration() - two.acceleration()
-        if goal.velocity_gain is not None:
-            L, A = L + e.times(goal.velocity_gain), A + dw.times(goal.velocity_gain)
-        if goal.position_gain is not None and frame2 is not None:
-            L = L + (one.p - two.p).times(goal.position_gain)
-            A = A + self._angle(ops, frame1, frame2, one, two).times(goal.position_gain) if self.rigid else A
-
-        # rows N [Qᵀ L; Qᵀ A], whose axes may turn
-        N, world = self.selection(at), rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
-        linear, angular = _linear(ops, N), ops.take(N, None, ANGULAR)
-        Q, Q_angular = frame1[0] if local else world, frame1[0] if local_angular else world
-        rotation, rotation_angular = one.rotation if local else none, one.rotation if local_angular else none
-        rows = linear @ ops.transpose(Q) @ (L.change + cross_matrix(ops, L.value) @ rotation)
-        rows = rows + angular @ ops.transpose(Q_angular) @ (A.change + cross_matrix(ops, A.value) @ rotation_angular)
-
-        # wrenches [F; p × F + T]: of rigid constraints at the first origin, of points at each link's own
-        force = rotating_vector(ops, Q @ ops.transpose(linear) @ f, rotation)
-        moment = rotating_vector(ops, Q_angular @ ops.transpose(angular) @ f, rotation_angular)
-
-        def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
-            a, b = self.links(at.tree)
-            yield a, force, one.p.cross(force) + moment, not local  # else it is fixed in its link
-            reaction, p, turned = -force, one.p if self.rigid else two.p, -moment
-            yield b, reaction, p.cross(reaction) + turned, True
-
-        return ConstraintRates.of_forces(rates, rows, acting(), positions)
-
-    def _angle(self, ops: Ops, frame1: Pose, frame2: Pose, one: Side, two: Side) -> Vector:
-        """Angular part of `position`, and its changes."""
-        (sine, over), (weight, directions) = self._turn(ops, frame1[0], frame2[0]), _directions(self.free_axis)
-        M = ops.zeros(3, 3)
-        for direction in directions:
-            d = ops.constant(direction[:, None])
-            M = M + cross_matrix(ops, frame2[0] @ d) @ cross_matrix(ops, frame1[0] @ d)
-        change = scaled_matrix(ops, weight * over, ops.transpose(M) @ two.rotation - M @ one.rotation)
-        along = ops.transpose(sine) @ (one.rotation - two.rotation)  # less the change of the cosine
-        steeper = scaled(ops, [0.25 * over * over * over] * 3, sine)
-        return Vector(ops, scaled(ops, [over] * 3, sine), change + steeper @ along)
 
 
 def _linear(ops: Ops, K: Matrix) -> Matrix:

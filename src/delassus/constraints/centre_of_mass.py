@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from delassus.constraints.constraint import At, Constraint, ConstraintRates, Rates
+from delassus.constraints.constraint import At, Constraint
 from delassus.errors import ConstraintError
-from delassus.model.tree import WORLD, Tree, total_mass
-from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix
-from delassus.spatial.ops import Matrix, Scalar
-from delassus.spatial.rates import Vector
+from delassus.model.tree import Tree, total_mass
+from delassus.spatial.motion import ANGULAR, cross
+from delassus.spatial.ops import Matrix
 from delassus.spatial.transform import Pose
 
 
@@ -65,8 +63,8 @@ class CenterOfMass(Constraint):
         ops, inertias = at.ops, at.robot.inertias
         mass = sum(ops.entries(H)[0][0] for H in inertias)
         shares = [[[x * (1.0 / mass) for x in row] for row in ops.entries(H)[:3]] for H in inertias]
-        links = zip(at.robot.link_rotations, shares, strict=True)
-        return {i: R @ ops.matrix(share) for i, (R, share) in enumerate(links)}
+        rotations = at.robot.link_rotations
+        return {i: rotations[i] @ ops.matrix(share) for i, share in enumerate(shares)}
 
     def drift(self, at: At) -> Matrix:
         """Acceleration that velocities alone cause, beside that of links: ``Σ R ω × K V``."""
@@ -88,32 +86,3 @@ class CenterOfMass(Constraint):
     def place(self, at: At) -> Pose:
         """The centre of mass."""
         return at.ops.eye(3), at.robot.centre_of_mass
-
-    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
-        """Each link by its first moment, which takes the place of an origin; its force is its share."""
-        ops, goal, none = at.ops, at.goal, at.ops.zeros(3, at.tree.nv)
-        L = Vector(ops, ops.zeros(3, 1), none)
-        mass, moments = list[Scalar](), list[Vector]()
-        for i, (whole, first) in enumerate(rates.first_moments):
-            side, S = rates.side(i, ops.zeros(3, 1), positions), rates.axes_moving(i)
-            m = ops.entries(whole)[0][0]
-            linear, turned = Vector(ops, first, ops.take(S, LINEAR, None)).times(m).change, ops.take(S, ANGULAR, None)
-            h = Vector(ops, first, linear - cross_matrix(ops, first) @ turned if positions else none)
-            velocity = side.v.times(m) + side.w.cross(h)
-            L = L + side.a.times(m) + side.alpha.cross(h) + side.w.cross(velocity)
-            if goal.velocity_gain is not None:
-                L = L + velocity.times(goal.velocity_gain)
-            if goal.position_gain is not None and goal.pose is not None:
-                L = L + h.times(goal.position_gain)
-            mass.append(m)
-            moments.append(h)
-        one_over = 1.0 / sum(mass)
-        world = rates.in_common(WORLD, (ops.eye(3), ops.zeros(3, 1)))[0]
-        F = Vector(ops, world @ f, none).times(one_over)
-
-        def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
-            for i, (m, h) in enumerate(zip(mass, moments, strict=True)):
-                yield i, F.times(m), h.cross(F), True
-
-        rows = ops.transpose(world) @ L.times(one_over).change
-        return ConstraintRates.of_forces(rates, rows, acting(), positions)

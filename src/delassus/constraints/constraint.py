@@ -23,10 +23,9 @@ from delassus.constraints.frame import ENDS, End, Frame, placement_name
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import ByContent, cached_property
 from delassus.model.check import check_list
-from delassus.model.tree import WORLD, Tree
+from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.motion import LINEAR, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rates import Side, Vector, force_matrix
 from delassus.spatial.rotations import Array, quaternion_rows
 from delassus.spatial.transform import Pose, compose
 
@@ -171,38 +170,6 @@ class Motion(Protocol):
         """Gravity (3 × 1) in the axes of a link."""
 
 
-class Rates(Protocol):
-    """Interface of links' motions with their changes (`delassus.algorithms.dynamics.derivatives.rates`).
-
-    All is in one common inertial frame, and changes are columns (… × nv) along the joints.
-    """
-
-    @property
-    def root(self) -> int:
-        """Link that the common frame coincides with, or `WORLD`; changes of its own acceleration are left out."""
-
-    @property
-    def drift_q(self) -> Matrix:
-        """Changes (6 × 6) of the acceleration of that link with its own position, in its joint's axes."""
-
-    @property
-    def drift_v(self) -> Matrix:
-        """Changes (6 × 6) of the acceleration of that link with its own velocity, in its joint's axes."""
-
-    @property
-    def first_moments(self) -> Sequence[tuple[Matrix, Matrix]]:
-        """Mass (1 × 1) and first moment (3 × 1) of each link."""
-
-    def in_common(self, link: int, pose: Pose) -> Pose:
-        """A pose in a link, or in the world, in the common frame."""
-
-    def axes_moving(self, link: int) -> Matrix:
-        """Axes (6 × nv) of the joints that move a link; zeros for others."""
-
-    def side(self, link: int, p: Matrix, positions: bool) -> Side:
-        """A link or the world, and a point ``p`` (3 × 1) of it, with their changes with positions, or velocities."""
-
-
 class At:
     """A constraint of a robot at a configuration and, where that is asked for, in motion."""
 
@@ -220,11 +187,14 @@ class At:
         """Goal along the rows."""
         return self.motion.goals[self.index]
 
+    def fixed(self, frame: Frame) -> Placement | None:
+        """Where a frame is in the body frame of its link; None where that is no matter of numbers."""
+        return None if frame.given else frame.on(self.tree)
+
     def pose(self, frame: Frame, end: End = "first") -> Pose:
         """Pose of a frame of the constraint, its first or its second one, in the body frame of its link."""
-        ops = self.ops
-        if frame.given is None:
-            fixed = frame.on(self.tree)
+        ops, fixed = self.ops, self.fixed(frame)
+        if fixed is not None:
             return ops.constant(fixed.rotation), ops.constant(fixed.position[:, None])
         on, x = self.tree.placement(frame.link), self.robot.inputs[placement_name(self.index, end)]
         position = from_entries(ops, [x[k] for k in range(3)])
@@ -245,40 +215,11 @@ class At:
         return self.robot.rows_on_joints_of(self.index)
 
 
-Acting = Iterable[tuple[int, Vector, Vector, bool]]
-"""Link, force, its moment about the common origin, and whether the two change other than as fixed in the link."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstraintRates:
-    """Changes (m × nv) of what rows ask for; by link the wrench (6 × 1) exerted on it, and its changes (6 × nv).
-
-    The latter are those beyond what a wrench that is fixed in the link has; none where there are no others.
-    """
-
-    rows: Matrix
-    wrenches: Mapping[int, Matrix] = field(default_factory=dict)
-    wrench_changes: Mapping[int, Matrix] = field(default_factory=dict)
-
-    @classmethod
-    def of_forces(cls, rates: Rates, rows: Matrix, acting: Acting, positions: bool) -> ConstraintRates:
-        """Add the changes by wrenches of forces on links; those on the world are left out."""
-        wrenches, changes = dict[int, Matrix](), dict[int, Matrix]()
-        for link, force, about, rotates in acting:
-            if link != WORLD:
-                ops = force.ops
-                W = wrenches[link] = ops.vstack([force.value, about.value])
-                if positions and rotates:
-                    S = rates.axes_moving(link)
-                    changes[link] = ops.vstack([force.change, about.change]) - force_matrix(ops, W) @ S
-        return cls(rows, wrenches, changes)
-
-
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Constraint(ByContent):
     """Rows on the velocity of a robot: what `Weld`, `Point`, `JointRows` and others have in common.
 
-    A kind states `fingerprint`, `prefixed`, `drift` and `rates`, and `rows_on_links` or `coefficients`; the rest has
+    A kind states `fingerprint`, `prefixed`, `drift`, and `rows_on_links` or `coefficients`; the rest has
     defaults.
 
     Attributes
@@ -393,6 +334,10 @@ class Constraint(ByContent):
         """Rows ``C`` (m, nv_j) by joint, on its velocity; joints in the order of the robot's."""
         return {}
 
+    def position_coefficients(self, tree: Tree) -> dict[int, Array]:
+        """Changes (m, nv_j) of `position` with positions of joints, by joint, beside those with poses of links."""
+        return {}
+
     def candidates(self, at: At) -> Sequence[Candidate]:
         """Contacts that may close, one for each of ``n_points``."""
         return ()
@@ -449,13 +394,6 @@ class Constraint(ByContent):
         for link, K in at.rows_on_links.items():
             out = out + at.ops.take(K, None, LINEAR) @ at.motion.gravity_in(link)
         return out
-
-    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
-        """Changes of ``Σ K a + Σ C q̈ − k`` and of the wrenches of forces ``f`` (m × 1), ``q̈`` and ``f`` held.
-
-        With positions, or else with velocities. The target is no part of it.
-        """
-        raise NotImplementedError
 
 
 def check_constraints(tree: Tree, constraints: Iterable[Constraint] | Constraint | None) -> tuple[Constraint, ...]:

@@ -6,13 +6,12 @@ With ``r = p_a − p_b`` and ``n = r / ‖r‖`` the row asks that the second de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from delassus.constraints.between_frames import Axes, FrameConstraint
-from delassus.constraints.constraint import At, ConstraintRates, Rates
+from delassus.constraints.constraint import At
 from delassus.constraints.frame import ENDS, Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import real_array
@@ -20,7 +19,6 @@ from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, from_entries, linear_at
 from delassus.spatial.ops import Matrix, Scalar
-from delassus.spatial.rates import Vector
 
 ROUND_OFF = 64.0
 """Origins coincide where their distance is below this times the relative round-off of what it is made of (m)."""
@@ -134,28 +132,3 @@ class Distance(FrameConstraint):
                     velocity = -(at.robot.pose_between(link, carrier)[0] @ velocity)
                 out = out + velocity
         return out
-
-    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
-        """With ``∂n = (1 − n nᵀ) ∂r / ‖r‖``; the force ``n f`` acts between the origins."""
-        ops, goal, (_, _, one, two) = at.ops, at.goal, self.sides(at, rates, positions)
-        r, e, acceleration = one.p - two.p, one.velocity() - two.velocity(), one.acceleration() - two.acceleration()
-        length = ops.sqrt(ops.entries(r.dot(r)[0])[0][0])
-        reciprocal = self._one_over(at, length, one.p.value, two.p.value)
-        one_over = ops.matrix([[reciprocal]])
-        value = r.value @ one_over
-        along = ops.transpose(value) @ r.change
-        n = Vector(ops, value, r.times(reciprocal).change - value @ one_over @ along)
-        (speed, d_speed), (square, d_square), (_, rows) = n.dot(e), e.dot(e), n.dot(acceleration)
-        rows = rows + one_over @ (d_square - (speed + speed) @ d_speed)
-        rows = rows - one_over @ one_over @ (square - speed @ speed) @ along
-        if goal.velocity_gain is not None:
-            rows = rows + ops.matrix([[goal.velocity_gain]]) @ d_speed
-        if goal.position_gain is not None and self.length is not None:
-            rows = rows + ops.matrix([[goal.position_gain]]) @ along
-        force = n.times(ops.entries(f)[0][0])
-
-        def acting() -> Iterator[tuple[int, Vector, Vector, bool]]:
-            for link, side, push in zip(self.links(at.tree), (one, two), (force, -force), strict=True):
-                yield link, push, side.p.cross(push), True
-
-        return ConstraintRates.of_forces(rates, rows, acting(), positions)

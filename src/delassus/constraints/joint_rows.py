@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints.constraint import MOST_ROWS, At, Constraint, ConstraintRates, Rates, exact
+from delassus.constraints.constraint import MOST_ROWS, At, Constraint, exact
 from delassus.errors import ConstraintError, shown, unknown_name
 from delassus.frozen import Parts
 from delassus.model.check import check_list, check_prefix, real_array
@@ -199,20 +199,6 @@ class JointRows(Constraint):
             return e
         rows = zip(column(ops, e), self.periods(tree), strict=True)
         return from_entries(ops, [_without_turns(ops, turns[0], x, period) for x, period in rows])
-
-    def rates(self, at: At, rates: Rates, f: Matrix, positions: bool) -> ConstraintRates:
-        """Changes of Baumgarte's terms, and what `Rates` leaves out of a floating root."""
-        ops, tree, goal = at.ops, at.tree, at.goal
-        C, rows = self.coefficients(tree), ops.zeros(self.size, tree.nv)
-        if rates.root in C:
-            drift = rates.drift_q if positions else rates.drift_v
-            rows = rows - ops.put(ops.constant(C[rates.root]) @ drift, (self.size, tree.nv), range(self.size), range(6))
-        gain, met = (goal.position_gain, self.position_coefficients(tree)) if positions else (goal.velocity_gain, C)
-        for i, coefficients in met.items() if gain is not None else ():
-            weighed, at_joint = ops.matrix([[gain * x for x in row] for row in coefficients.tolist()]), tree.v_slices[i]
-            columns = range(at_joint.start, at_joint.stop)
-            rows = rows + ops.put(weighed, (self.size, tree.nv), range(self.size), columns)
-        return ConstraintRates(rows)
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""

@@ -110,6 +110,10 @@ class DualOps(NumpyOps):
         rows = [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
         return self.matrix(rows) if rows else self.zeros(*self.base.shape(a))
 
+    def values(self, a: Any) -> Matrix:
+        """The numbers of a matrix themselves."""
+        return self.base.matrix([[value(x) for x in row] for row in a])
+
     def rates(self, numbers: Sequence[Any], keys: Sequence[Hashable]) -> Matrix:
         """Rates of n numbers by k things that vary (n × k)."""
         rows = [[rates_of(x).get(key, 0.0) for key in keys] for x in numbers]

@@ -205,3 +205,15 @@ def force_of_parameters(ops: Ops, V: Matrix, a: Matrix) -> Matrix:
     classical = a + ops.vstack([W @ v, ops.zeros(3, 1)])
     turned = [W @ ops.take(turning, part, None) for part in (LINEAR, ANGULAR)]
     return momentum_of_parameters(ops, classical) + ops.vstack(turned)
+
+
+def motion_matrix(ops: Ops, V: Matrix) -> Matrix:
+    """``V ×`` (6 × 6) on motions; ``V ×* = −(V ×)ᵀ`` on forces."""
+    v, w = cross_matrix(ops, ops.take(V, LINEAR, None)), cross_matrix(ops, ops.take(V, ANGULAR, None))
+    return ops.vstack([ops.hstack([w, v]), ops.hstack([ops.zeros(3, 3), w])])
+
+
+def force_matrix(ops: Ops, F: Matrix) -> Matrix:
+    """Matrix (6 × 6) of ``s ↦ s ×* F``."""
+    f, m = cross_matrix(ops, ops.take(F, LINEAR, None)), cross_matrix(ops, ops.take(F, ANGULAR, None))
+    return -ops.vstack([ops.hstack([ops.zeros(3, 3), f]), ops.hstack([f, m])])

@@ -27,7 +27,6 @@ from delassus.model.tree import Tree
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.elementary_displacements import Rotation
 from delassus.spatial.joint_kinds import BALL, rotated
-from delassus.spatial.joints import Joint
 from delassus.spatial.motion import (
     ANGULAR,
     column,
@@ -154,7 +153,9 @@ def position_rates(ops: Ops, tree: Tree, q: Sequence[Scalar]) -> Matrix:
     """Rates (nq × nv) of the numbers of a configuration with velocities, whose columns are orthogonal."""
     dual, parts = DualOps(ops), [ops.zeros(0, 0)]
     for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
-        moved = _moving(dual, joint, q[sq], 0)
+        still: list[Any] = [Dual(0.0, {k: 1.0}) for k in range(joint.nv)]
+        numbers: list[Any] = [Dual(x) for x in q[sq]]
+        moved = joint.kind.moved(dual, numbers, still)
         parts.append(dual.rates(moved, range(joint.nv)))
     return ops.block_diagonal(parts)
 
@@ -167,25 +168,6 @@ def tangent_rates(ops: Ops, tree: Tree, q: Sequence[Scalar]) -> Matrix:
     neutral = ops.entries(ops.transpose(position_rates(ops, tree, tree.neutral().tolist())))
     squares: list[Scalar] = [sum((x * x for x in rates), cast(Scalar, 0.0)) for rates in neutral]
     return diagonal(ops, [1.0 / x for x in squares]) @ ops.transpose(position_rates(ops, tree, q))
-
-
-def difference_changes(ops: Ops, tree: Tree, start: State, end: State) -> tuple[Matrix, Matrix]:
-    """Derivatives (nv × nv each) of `Flow.difference` by its start and by its end, in tangents of configurations."""
-    dual, by_start, by_end = DualOps(ops), [ops.zeros(0, 0)], [ops.zeros(0, 0)]
-    for joint, sq in zip(tree.joints, tree.q_slices, strict=True):
-        nv = joint.nv
-        ends = _moving(dual, joint, start[sq], 0), _moving(dual, joint, end[sq], nv)
-        away = joint.kind.difference(dual, *ends)
-        by_start.append(dual.rates(away, range(nv)))
-        by_end.append(dual.rates(away, range(nv, 2 * nv)))
-    return ops.block_diagonal(by_start), ops.block_diagonal(by_end)
-
-
-def _moving(dual: DualOps, joint: Joint, q: Sequence[Scalar], first: int) -> State:
-    """Coordinates of a joint with their rates by its velocities, which are numbered from ``first``."""
-    still: list[Any] = [Dual(0.0, {first + k: 1.0}) for k in range(joint.nv)]
-    numbers: list[Any] = [Dual(x) for x in q]
-    return joint.kind.moved(dual, numbers, still)
 
 
 def conserved_momentum(ops: Ops, H: Matrix, v: State, h: Scalar, shift: State) -> tuple[State, State]:

@@ -129,10 +129,6 @@ class DynamicsProblem:
         rest.tau = [ops.take(force, range(sv.start, sv.stop), None) for sv in self.tree.v_slices]
         return rest
 
-    def without_motion(self) -> DynamicsProblem:
-        """The robot at rest under gravity and passive forces alone."""
-        return DynamicsProblem(self.problem, None, None, gravity=self.gravity, passive=self._is_passive)
-
     def at_impact(self, changes: Matrix) -> DynamicsProblem:
         """The impact that changes velocities along rows by these (m × 1): ``M Δv = Jᵀ p``, ``J Δv``.
 

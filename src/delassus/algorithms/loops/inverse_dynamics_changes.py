@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes, row_changes
+from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes, velocity_changes
 from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
 from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.rows import row_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import constrained_inverse_dynamics
@@ -41,13 +42,13 @@ def constrained_inverse_dynamics_changes(
 
     # changes of b − Jᵀ f, and of what rows miss
     parts = [ops.take(found.forces, range(s.start, s.stop), None) for s in problem.rows]
-    rates, each = Rates(motion, qdd, is_given=True), zip(motion.each_constraint(), parts, strict=True)
-    by_state[0] = residual_changes(rates, [c.rates(of, rates, part, True) for (c, of), part in each])[0]
+    rates = Rates(motion, qdd, is_given=True)
+    by_state[0] = residual_changes(rates, [row_changes(motion, rates, k, part) for k, part in enumerate(parts)])[0]
     weightless = DynamicsProblem(problem, motion.velocity, None, gravity=ops.zeros(3, 1))
-    moving, missed = Rates(weightless, qdd, is_given=True), list[Matrix]()
-    for positions in (True, False):
-        rows = [c.rates(of, moving, ops.zeros(c.size, 1), positions).rows for c, of in weightless.each_constraint()]
-        missed.append(ops.vstack([problem.switched(k, x) for k, x in enumerate(rows)]))
+    moving = Rates(weightless, qdd, is_given=True)
+    rows = [row_changes(weightless, moving, k) for k in range(len(problem.constraints))]
+    of_states = [c.with_q for c in rows], [c.with_v for c in rows]
+    missed = [ops.vstack([problem.switched(k, x) for k, x in enumerate(of_one)]) for of_one in of_states]
 
     # x = [W τ_a; λ], with J_u λ = V f − J_a W τ_a
     by_motors = scaled(ops, [weights[k] for k in motors], ops.take(found.tau, motors, None))
@@ -55,7 +56,7 @@ def constrained_inverse_dynamics_changes(
     x = ops.put(by_motors, (nv, 1), motors, (0,))
     if passive:
         x = x + ops.put(system.solved(ops, ops.transpose(system.Z) @ of_rows), (nv, 1), passive, (0,))
-    turned, unreached = (ops.vstack(row_changes(motion, y)) for y in (x, found.missing))
+    turned, unreached = (ops.vstack(velocity_changes(motion, y)) for y in (x, found.missing))
 
     tau, forces, missing = list[Matrix](), list[Matrix](), list[Matrix]()
     for k, change in enumerate(by_state):

@@ -8,7 +8,7 @@ from delassus.algorithms import kinematics
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift as drift_of_rows
 from delassus.algorithms.dynamics.derivatives.motions import FrameChanges
 from delassus.algorithms.dynamics.derivatives.step import moved_changes
-from delassus.algorithms.dynamics.integrate import Flow, difference_changes
+from delassus.algorithms.dynamics.integrate import Flow
 from delassus.algorithms.jacobian import jacobian as rows_jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Placement
@@ -91,10 +91,6 @@ def _difference(bound: BoundRequest) -> list[Matrix]:
     return [stacked(bound, Flow(bound.ops, bound.tree).difference(bound.entries("q"), bound.entries("q_end")))]
 
 
-def _difference_changes(bound: BoundRequest) -> list[Sequence[Matrix]]:
-    return [difference_changes(bound.ops, bound.tree, bound.entries("q"), bound.entries("q_end"))]
-
-
 KINEMATICS = Quantity(
     "kinematics",
     "Forward kinematics",
@@ -157,5 +153,4 @@ DIFFERENCE = Quantity(
     ("q", "q_end"),
     (Output("shift", ("nv",), "displacement from one to the other, the short way round, rad and m"),),
     _difference,
-    jacobian=_difference_changes,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delassus.algorithms import energy
-from delassus.algorithms.dynamics.derivatives.motions import MomentumChanges, potential_energy_change
+from delassus.algorithms.dynamics.derivatives.motions import MomentumChanges
 from delassus.errors import ModelError
 from delassus.model.tree import total_mass
 from delassus.quantities.bound_request import BoundRequest
@@ -82,19 +82,6 @@ def _centre_of_mass_changes(bound: BoundRequest) -> list[list[Matrix]]:
     return [_centre_of_mass_jacobian(bound)]
 
 
-def _energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
-    (kinetic,), ((potential,),) = _kinetic_energy_changes(bound), _potential_energy_changes(bound)
-    return [kinetic, [potential, bound.ops.zeros(1, bound.tree.nv)]]
-
-
-def _kinetic_energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
-    return [_changes(bound).kinetic_energy()]
-
-
-def _potential_energy_changes(bound: BoundRequest) -> list[list[Matrix]]:
-    return [[potential_energy_change(bound.motion())]]
-
-
 ENERGIES = Quantity(
     "energies",
     "Kinetic and potential energy",
@@ -105,7 +92,6 @@ ENERGIES = Quantity(
     ),
     _energies,
     options=frozenset({"gravity", "passive"}),
-    jacobian=_energy_changes,
 )
 KINETIC_ENERGY = Quantity(
     "kinetic_energy",
@@ -113,7 +99,6 @@ KINETIC_ENERGY = Quantity(
     ("q", "v"),
     ENERGIES.outputs[:1],
     _kinetic_energy,
-    jacobian=_kinetic_energy_changes,
 )
 POTENTIAL_ENERGY = Quantity(
     "potential_energy",
@@ -122,7 +107,6 @@ POTENTIAL_ENERGY = Quantity(
     ENERGIES.outputs[1:],
     _potential_energy,
     options=ENERGIES.options,
-    jacobian=_potential_energy_changes,
 )
 MOMENTUM = Quantity(
     "momentum",

@@ -28,10 +28,11 @@ from delassus.algorithms.contact.solution import robot_ahead
 from delassus.algorithms.contact.springs import Springs
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes
 from delassus.algorithms.dynamics.integrate import position_update_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
-from delassus.constraints import At, Candidate, ConstraintRates
+from delassus.constraints import At, Candidate
 from delassus.constraints.contact import spins_of
 from delassus.constraints.shapes.turning import ALIKE, NEVER, ROUNDING, Turning, turns
 from delassus.model.tree import WORLD
@@ -97,12 +98,12 @@ def position_changes(
     ops, problem, nv = motion.ops, motion.problem, motion.tree.nv
     rest = motion.at_rest(ops.zeros(nv, 1), ops.zeros(problem.n_rows, 1))
     moved = Rates(rest, rest.by_joint(velocity))
-    acting, rows = list[ConstraintRates](), [ops.zeros(0, nv)]
+    acting, rows = list[RowChanges](), [ops.zeros(0, nv)]
     gaps, rows_of_gaps = [ops.zeros(0, nv)], list[int]()
-    for index, (c, at) in enumerate(rest.each_constraint()):
+    for index, c in enumerate(problem.constraints):
         own = problem.rows[index]
         if not c.n_impulses:
-            found = c.rates(at, moved, from_entries(ops, impulses[own]), positions=True)
+            found = row_changes(rest, moved, index, from_entries(ops, impulses[own]))
         elif c.n_points:
             gap, found = point_changes(problem, index, moved, impulses[own])
             gaps.append(gap)
@@ -110,9 +111,9 @@ def position_changes(
         elif spins := spins_of((c,)):
             _, found = point_changes(problem, spins[0].of, moved, impulses[own], spins[0].contact.lengths)
         else:  # rows on a joint
-            found = ConstraintRates(ops.zeros(c.size, nv))
+            found = RowChanges(ops.zeros(c.size, nv), ops.zeros(c.size, nv))
         acting.append(found)
-        rows.append(found.rows)
+        rows.append(found.with_q)
     forces = (products or Products(motion)).force_changes(qdd, M, acting)
     return PositionChanges(ops, *forces, ops.vstack(rows), ops.vstack(gaps), rows_of_gaps)
 
@@ -139,15 +140,14 @@ def error_changes(rest: DynamicsProblem) -> Matrix:
     ops, nv, out = rest.ops, rest.tree.nv, [rest.ops.zeros(0, rest.tree.nv)]
     still = Rates(rest, rest.by_joint([0.0] * nv))
     wanting = rest.with_goals([replace(goal, position_gain=1.0) for goal in rest.goals])
-    for c, at in wanting.each_constraint():
-        none = ops.zeros(c.size, 1)
-        out.append(ops.zeros(c.size, nv) if c.n_impulses else c.rates(at, still, none, positions=True).rows)
+    for index, c in enumerate(rest.problem.constraints):
+        out.append(ops.zeros(c.size, nv) if c.n_impulses else row_changes(wanting, still, index).with_q)
     return ops.vstack(out)
 
 
 def point_changes(
     problem: Problem, index: int, moved: Rates, impulses: Sequence[Scalar], spins: Sequence[tuple[int, float]] = ()
-) -> tuple[Matrix, ConstraintRates]:
+) -> tuple[Matrix, RowChanges]:
     """Changes of gaps (n × nv) of the contact ``index``, and of what its rows measure and its impulses (3 n) exert.
 
     ``moved``: at rest, its accelerations are velocities. With ``spins``, axes and lengths, of those rows.
@@ -189,7 +189,7 @@ def point_changes(
         for other, (to_other, S) in ways.items():
             by_twist = ops.matrix([[x.rate((other, k)) for k in range(6)] for x in W])
             changes[link] = changes[link] + (own @ by_twist @ to_other) @ S
-    return ops.vstack(gaps), ConstraintRates(ops.vstack(rows), at_links, changes)
+    return ops.vstack(gaps), RowChanges(ops.vstack(rows), ops.zeros(len(rows), tree.nv), at_links, changes)
 
 
 def mobility_changes(
@@ -286,7 +286,7 @@ def _ways(problem: Problem, moved: Rates, links: Sequence[int]) -> dict[Hashable
     out = dict[Hashable, tuple[Matrix, Matrix]]()
     for link in links if problem.path is None else _carriers(problem):
         to_link = _to_link(problem.ops, moved.poses[link])
-        out[link] = to_link, moved.axes_moving(link)
+        out[link] = to_link, moved.of_link(link, moved.S)
         if problem.path is not None:
             start = problem.once(_at_start)
             out[VELOCITY, link] = to_link, start.of_link(link, start.psi)
@@ -404,10 +404,10 @@ def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:
     none = ops.zeros(6, nv), ops.zeros(6, k)
     for link in robot.origins:
         twists[link] = _with_velocity(robot.ops, step.motion.V[link], link)
-        to_link, S, turned = _to_link(ops, start.poses[link]), start.axes_moving(link), start.of_link(link, start.psi)
+        to_link, (S, turned) = _to_link(ops, start.poses[link]), (start.of_link(link, x) for x in (start.S, start.psi))
         by_twists[link] = to_link, ops.hstack([S, *none])
         by_twists[VELOCITY, link] = to_link, ops.hstack([turned, S, none[1]])
-        by_twists[AHEAD, link] = _to_link(ops, end.poses[link]), end.axes_moving(link) @ moving
+        by_twists[AHEAD, link] = _to_link(ops, end.poses[link]), end.of_link(link, end.S) @ moving
     h = cast(Scalar, Dual(step.h))
     found = Turning(robot, later, path.twists(robot, cast(Any, twists)), h, path.closed, _alike(step)).offsets()
     total = _along(ops, [x for own in found for x in own], by_twists)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from delassus.algorithms.contact.mean_products import dofs_with_products
 from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
 from delassus.algorithms.dynamics.derivatives.rates import CrossedRates, Rates
+from delassus.algorithms.dynamics.derivatives.rows import RowChanges
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.constraints import ConstraintRates
 from delassus.spatial.motion import column, diagonal, plus, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -61,7 +61,7 @@ class Products:
         self.with_axes = ops.block_diagonal(changes)
 
     def force_changes(
-        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()
+        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[RowChanges] = ()
     ) -> tuple[Matrix, Matrix]:  # fmt: skip
         """Changes (nv × nv) of joint forces at accelerations (nv) with positions and velocities.
 
@@ -79,7 +79,7 @@ class Products:
         return plain.changes[0] + crossed[0], plain.changes[1] + crossed[1]
 
     def _at(
-        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[ConstraintRates] = ()
+        self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[RowChanges] = ()
     ) -> tuple[Matrix, Matrix]:  # fmt: skip
         rates = Rates(self._motion, self._motion.by_joint(qdd))
         changes = force_changes(rates, M, acting)

@@ -32,15 +32,14 @@ from typing import NamedTuple
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
+from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.inverse_dynamics import orthogonalised
-from delassus.constraints import ConstraintRates
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import ANGULAR, LINEAR, diagonal, scaled_matrix
+from delassus.spatial.motion import ANGULAR, LINEAR, diagonal, force_matrix, motion_matrix, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rates import force_matrix, motion_matrix
 
 DERIVATIVES: Mapping[str, str] = MappingProxyType(
     {
@@ -216,12 +215,11 @@ def derivatives(
     response = Response(motion, system, inverse) if response is None else response
 
     # positions and velocities, side by side; a robot at rest has no changes of ∂r with velocities
-    each, still = [*zip(motion.each_constraint(), f, strict=True)], motion.velocity is None
-    with_q, with_v = ([c.rates(at, rates, part, positions) for (c, at), part in each] for positions in (True, False))
-    r_q, r_v, _ = residual_changes(rates, with_q)
+    of_rows, still = [row_changes(motion, rates, k, part) for k, part in enumerate(f)], motion.velocity is None
+    r_q, r_v, _ = residual_changes(rates, of_rows)
     g_q, g_v = (
-        ops.vstack([ops.zeros(0, nv), *(problem.switched(k, c.rows) for k, c in enumerate(of_rows))])
-        for of_rows in (with_q, with_v)
+        ops.vstack([ops.zeros(0, nv), *(problem.switched(k, x) for k, x in enumerate(of_each))])
+        for of_each in ([c.with_q for c in of_rows], [c.with_v for c in of_rows])
     )
     if further is not None:
         g_q, g_v = g_q + further[0], g_v + further[1]
@@ -261,7 +259,7 @@ def impact_derivatives(
     straight = [ops.take(J, range(of.start, of.stop), None) for of in rows]
     parts = (
         [scaled_matrix(ops, s, x) for s, x in zip(struck, of_rows, strict=True)]
-        for of_rows in (row_changes(impact, v), straight)
+        for of_rows in (velocity_changes(impact, v), straight)
     )
     with_q, with_v = map(ops.vstack, parts)
     return derivatives(impact, resolve, further=(with_q, with_v), is_dependent=is_dependent)
@@ -299,19 +297,18 @@ def _of_dependent_rows(motion: DynamicsProblem, system: JointSpace) -> tuple[Mat
     return inverse, Dependence(of_hard, idle, idle @ system.row_deficit)
 
 
-def row_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
+def velocity_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
     """``∂(J v)`` (m_c × nv) of each constraint with positions: that of ``J q̈`` at ``q̈ = v`` of the robot at rest."""
     ops, problem = motion.ops, motion.problem
     rest = motion.at_rest(ops.zeros(motion.tree.nv, 1), ops.zeros(problem.n_rows, 1))
     rates = Rates(rest, _by_joint(rest, v))
-    each = enumerate(rest.each_constraint())
-    return [problem.switched(k, c.rates(at, rates, ops.zeros(c.size, 1), True).rows) for k, (c, at) in each]
+    return [problem.switched(k, row_changes(rest, rates, k).with_q) for k in range(len(problem.constraints))]
 
 
 def _of_idle(motion: DynamicsProblem, system: JointSpace, dependence: Dependence, forces: Matrix) -> Matrix:
     """``N Nᵀ ∂f`` (m × nv) with positions."""
     y = system.back_substitution(motion.ops.zeros(motion.tree.nv, 1), dependence.hard @ forces)
-    return dependence.idle @ motion.ops.vstack(row_changes(motion, y))
+    return dependence.idle @ motion.ops.vstack(velocity_changes(motion, y))
 
 
 def _of_missed(motion: DynamicsProblem, system: JointSpace, dependence: Dependence) -> Matrix:
@@ -322,8 +319,8 @@ def _of_missed(motion: DynamicsProblem, system: JointSpace, dependence: Dependen
     still = ops.zeros(nv, 1)
     rest = motion.at_rest(still, ops.zeros(m, 1))
     rates = Rates(rest, _by_joint(rest, still))
-    parts = zip(rest.each_constraint(), motion.problem.rows, strict=True)
-    acting = [c.rates(at, rates, ops.take(missed, range(s.start, s.stop), None), True) for (c, at), s in parts]
+    parts = (ops.take(missed, range(s.start, s.stop), None) for s in motion.problem.rows)
+    acting = [row_changes(rest, rates, k, part) for k, part in enumerate(parts)]
     change = residual_changes(rates, acting)[0]  # −∂(Jᵀ ρ)
     return -(dependence.hard @ system.along_rows(system.solve_transpose(change)))
 
@@ -364,7 +361,7 @@ def _division(motion: DynamicsProblem, system: JointSpace) -> tuple[list[int], l
 
 
 def force_changes(
-    rates: Rates, M: Matrix, acting: Sequence[ConstraintRates] = ()
+    rates: Rates, M: Matrix, acting: Sequence[RowChanges] = ()
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
     """Changes (nv × nv) of joint forces with positions and velocities, less those of the constraints ``acting``."""
     ops, nv = rates.motion.ops, rates.motion.tree.nv
@@ -376,7 +373,7 @@ def force_changes(
     return with_q, with_v
 
 
-def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) -> tuple[Matrix, Matrix, list[Matrix]]:
+def residual_changes(rates: Rates, of_constraints: Sequence[RowChanges]) -> tuple[Matrix, Matrix, list[Matrix]]:
     """``∂r/∂q`` and ``∂r/∂v`` (nv × nv), and ``sᵀ I`` (n_i × 6) of each joint with all that lies beyond it."""
     motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
     sizes = [joint.nv for joint in tree.joints]
@@ -423,26 +420,40 @@ def residual_changes(rates: Rates, of_constraints: Sequence[ConstraintRates]) ->
             q[j, k] = q[j, k] + ops.transpose(lifted[j].times(ops, rates.S[j])) @ rotated_gravity[k]
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
-    # wrenches that do not move with their links, springs and damping
+    # leaves → root: wrenches that do not move with their links; springs and damping
+    turned = dict[int, Matrix]()
     for c in of_constraints:
         for link, change in c.wrench_changes.items():
-            r_q = r_q - ops.transpose(rates.of_link(link, rates.S)) @ change
+            turned[link] = turned[link] + change if link in turned else change
+    r_q = r_q - _along_joints(rates, turned) if turned else r_q
     springs = motion.spring_changes()
     if springs:
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
     r_v = r_v if motion.damping is None else r_v + diagonal(ops, motion.damping)
 
     # rotors: a (ω × v) along axes that do not turn, and −a C of a root whose acceleration changes beyond −C
-    turned = {
+    of_rotors = {
         (i, i): diagonal(ops, a) @ motion.velocity_product_changes(i) for i, a in motion.straight_armature.items()
     }
-    if turned:
-        r_v = r_v + assembled(ops, sizes, sizes, turned)
+    if of_rotors:
+        r_v = r_v + assembled(ops, sizes, sizes, of_rotors)
     if rates.root != WORLD and (armature := tree.joints[rates.root].armature).any():
         own = diagonal(ops, armature.tolist())
         r_q, r_v = (r - assembled(ops, sizes, sizes, {(rates.root, rates.root): own @ C})
                     for r, C in ((r_q, rates.drift_q), (r_v, rates.drift_v)))  # fmt: skip
     return r_q, r_v, [x[4] for x in found]
+
+
+def _along_joints(rates: Rates, wrenches: dict[int, Matrix]) -> Matrix:
+    """``sᵀ`` times the sum of wrenches (6 × k, by link) that lie beyond each joint (nv × k)."""
+    ops, tree, out = rates.motion.ops, rates.motion.tree, list[Matrix]()
+    width = ops.shape(next(iter(wrenches.values())))[1]
+    for i in tree.leaves_to_root():
+        own, p = wrenches.get(i), tree.parents[i]
+        out.append(ops.zeros(tree.joints[i].nv, width) if own is None else ops.transpose(rates.S[i]) @ own)
+        if own is not None and p != WORLD:
+            wrenches[p] = wrenches[p] + own if p in wrenches else own
+    return ops.vstack(out[::-1])
 
 
 def _of_joint(ops: Ops, S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:

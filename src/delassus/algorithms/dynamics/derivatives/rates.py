@@ -36,11 +36,11 @@ from delassus.spatial.motion import (
     cross_matrix,
     force_of_points,
     from_entries,
+    motion_matrix,
     plus,
     turning_matrix,
 )
 from delassus.spatial.ops import Matrix, Ops
-from delassus.spatial.rates import Side, Vector, motion_matrix
 from delassus.spatial.transform import Pose, compose
 
 
@@ -67,6 +67,10 @@ class Body:
         """``I s`` of motions as columns."""
         v, w, h = ops.take(s, LINEAR, None), ops.take(s, ANGULAR, None), cross_matrix(ops, self.h)
         return ops.vstack([_scaled(ops, self.m, v) - h @ w, h @ v + self.C @ w])
+
+    def linear_rows(self, ops: Ops) -> Matrix:
+        """First three rows (3 × 6) of ``I``."""
+        return ops.hstack([_scaled(ops, self.m, ops.eye(3)), -cross_matrix(ops, self.h)])
 
     def rate_times(self, ops: Ops, s: Matrix) -> Matrix:
         """``B s``."""
@@ -174,45 +178,12 @@ class Rates:
         moving = {(0, j): columns[j] for j in tree.support(link)}
         return assembled(self.motion.ops, [6], [joint.nv for joint in tree.joints], moving)
 
-    def axes_moving(self, link: int) -> Matrix:
-        """Axes (6 × nv) of the joints that move a link; zeros for others."""
-        return self.of_link(link, self.S)
-
-    def side(self, link: int, p: Matrix, positions: bool) -> Side:
-        """A link or the world, and a point ``p`` (3 × 1) of it, with their changes with positions, or velocities."""
-        ops, nv = self.motion.ops, self.motion.tree.nv
-        if link == WORLD:
-            still = Vector(ops, ops.zeros(3, 1), ops.zeros(3, nv))
-            return Side(still, still, still, still, Vector(ops, p, ops.zeros(3, nv)), ops.zeros(3, nv))
-        gravity = ops.put(self.gravity, (6, 1), LINEAR, (0,))
-        V, a = self.V[link], self.a[link] + gravity
-        S, psi, xi, phi = (self.of_link(link, columns) for columns in (self.S, self.psi, self.xi, self.phi))
-        at_V = motion_matrix(ops, V)
-        if positions:
-            dV = psi - at_V @ S
-            da = (xi + motion_matrix(ops, gravity) @ S) - motion_matrix(ops, a) @ S - at_V @ psi
-            dp = ops.take(S, LINEAR, None) - cross_matrix(ops, p) @ ops.take(S, ANGULAR, None)
-        else:
-            dV, da, dp = S, phi - at_V @ S, ops.zeros(3, nv)
-        v, w, a_v, a_w = (
-            Vector(ops, ops.take(x, part, None), ops.take(dx, part, None))
-            for x, dx in ((V, dV), (a, da))
-            for part in (LINEAR, ANGULAR)
-        )
-        rotation = ops.take(S, ANGULAR, None) if positions else ops.zeros(3, nv)
-        return Side(v, w, a_v, a_w, Vector(ops, p, dp), rotation)
-
     @cached_property
     def bodies(self) -> list[Body]:
         """Each link alone."""
         ops, H = self.motion.ops, self.motion.problem.inertias
         rows = [(*pose, inertia, V) for pose, inertia, V in zip(self.poses, H, self.V, strict=True)]
         return [Body(*parts) for parts in ops.map(self._body, rows)]
-
-    @property
-    def first_moments(self) -> list[tuple[Matrix, Matrix]]:
-        """Mass (1 × 1) and first moment (3 × 1) of each link."""
-        return [(body.m, body.h) for body in self.bodies]
 
     def _body(self, R: Matrix, p: Matrix, H: Matrix, V: Matrix) -> Sequence[Matrix]:
         """Parts of the body of a link."""
@@ -324,5 +295,5 @@ class CrossedRates(Rates):
 
 def _scaled(ops: Ops, m: Matrix, A: Matrix) -> Matrix:
     """A matrix times a mass (1 × 1)."""
-    mass = ops.entries(m)[0][0]
+    ((mass,),) = ops.entries(m)
     return ops.matrix([[mass * x for x in row] for row in ops.entries(A)])

@@ -16,9 +16,8 @@ from typing import Any
 
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, State
 from delassus.model.tree import Tree
-from delassus.spatial.motion import from_entries, scaled_matrix
+from delassus.spatial.motion import from_entries, motion_matrix, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
-from delassus.spatial.rates import motion_matrix
 
 Accelerate = Callable[[State, State], tuple[State, Matrix, Matrix, Matrix]]
 """From ``q`` and ``v`` to ``q̈`` and its changes with positions, velocities (nv × nv) and controls (nv × n)."""

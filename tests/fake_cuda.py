@@ -3,7 +3,7 @@
 `install` puts it in the place of the module. Streams do nothing before something waits for them, and then only what
 that has to come after: what is not ordered is not done. Launches run the assembly that PTX comes from, thread by thread
 (`emulated_gpu`). What a driver answers by an error is answered so; what it would do without a word, or as it likes, is
-a `Misuse`, raised at once and kept in `faults`.
+a `Misuse`, raised at once and kept in `faults`. Numbers and types are those of the package.
 """
 
 from __future__ import annotations
@@ -21,43 +21,38 @@ import zlib
 from collections import Counter, deque
 
 import numpy as np
+import pytest
 
 from emulated_gpu import GUARD, SHARED, Misuse, check_guards, kernel_of, poisoned, ptx
-from fake_cuda_names import ENUMS, TYPES, CUresult, DynamicLibNotFoundError
 from internals import driver
 
+real = pytest.importorskip("cuda.bindings.driver")
+
 POISONED = b"\xf5\xff"
-REGISTERS = 65536
-"""Of a multiprocessor."""
 
 
 class Refused(Exception):
     """A driver's answer other than success, by its name without what all begin with."""
 
     def __init__(self, name):
-        self.code = getattr(CUresult, f"CUDA_ERROR_{name}")
+        self.code = getattr(real.CUresult, f"CUDA_ERROR_{name}")
 
 
 class Device:
     """A GPU, its primary context, and what is in that."""
 
-    def __init__(self, number, capability, memory, name, pools):
-        self.number, self.capability, self.total, self.name, self.pools = number, capability, memory, name, pools
-        self.used, self.retained, self.context = 0, 0, 0x1000 * (number + 1)
-        self.legacy = Stream(self, blocking=True)
+    def __init__(self, number, capability, memory, name):
+        self.number, self.capability, self.total, self.name = number, capability, memory, name
+        self.used, self.context, self.legacy = 0, 0x1000 * (number + 1), Stream(self, blocking=True)
 
     def attributes(self):
         """By their names without what all begin with."""
-        return {
-            "MAX_THREADS_PER_BLOCK": 1024, "WARP_SIZE": 32, "MAX_SHARED_MEMORY_PER_BLOCK": 48 << 10,
-            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": SHARED, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": SHARED + 1024,
-            "MAX_REGISTERS_PER_BLOCK": REGISTERS, "MAX_REGISTERS_PER_MULTIPROCESSOR": REGISTERS,
-            "MULTIPROCESSOR_COUNT": 4, "CLOCK_RATE": 1_980_000, "MEMORY_CLOCK_RATE": 2_619_000,
-            "GLOBAL_MEMORY_BUS_WIDTH": 6144,
-            "L2_CACHE_SIZE": 50 << 20, "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "UNIFIED_ADDRESSING": 1,
-            "COMPUTE_CAPABILITY_MAJOR": self.capability[0], "COMPUTE_CAPABILITY_MINOR": self.capability[1],
-            "MEMORY_POOLS_SUPPORTED": int(self.pools),
-        }  # fmt: skip
+        return {"MULTIPROCESSOR_COUNT": 4, "CLOCK_RATE": 1_980_000, "MEMORY_CLOCK_RATE": 2_619_000,
+                "GLOBAL_MEMORY_BUS_WIDTH": 6144, "L2_CACHE_SIZE": 50 << 20, "MEMORY_POOLS_SUPPORTED": 1,
+                "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536, "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+                "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": SHARED + 1024, "WARP_SIZE": 32,
+                "COMPUTE_CAPABILITY_MAJOR": self.capability[0],
+                "COMPUTE_CAPABILITY_MINOR": self.capability[1]}  # fmt: skip
 
 
 class Stream:
@@ -115,7 +110,7 @@ def api(outputs=0, context=True, started=True):
                 except Misuse as misuse:
                     self.faults.append(str(misuse))
                     raise
-            return (CUresult.CUDA_SUCCESS, *([] if not outputs else [found] if outputs == 1 else found))
+            return (real.CUresult.CUDA_SUCCESS, *([] if not outputs else [found] if outputs == 1 else found))
 
         return call
 
@@ -140,30 +135,29 @@ class FakeCuda(types.ModuleType):
         What was misused.
     """
 
-    def __init__(self, devices=2, capability=(9, 0), memory=1 << 28, driver=13000, ptx=(9, 0), pools=True,
-                 has_driver=True, registers=168, order=None):  # fmt: skip
+    def __init__(self, devices=2, capability=(9, 0), memory=1 << 28, driver=13000, ptx=(9, 0), has_driver=True,
+                 order=None):  # fmt: skip
         """``order`` draws the order in which so many threads run from wait to wait."""
         super().__init__("cuda.bindings.driver")
-        self.devices = [Device(k, capability, memory, f"Fake {k}", pools) for k in range(devices)]
-        self.driver, self.ptx_version, self.has_driver, self.registers = driver, ptx, has_driver, registers
-        self.order, self.started, self.lock, self.own = order, False, threading.RLock(), threading.local()
+        self.devices = [Device(k, capability, memory, f"Fake {k}") for k in range(devices)]
+        self.driver, self.ptx_version, self.has_driver, self.order = driver, ptx, has_driver, order
+        self.started, self.lock, self.own = False, threading.RLock(), threading.local()
         self.calls, self.failures, self.waits, self.launches, self.faults = Counter(), {}, [], [], []
         self.memory, self.addresses, self.numbers = {}, [], 0x10000
-        self.streams, self.events, self.modules, self.functions, self.pinned = {}, {}, {}, {}, {}
-        for name, kind in ENUMS.items() | TYPES.items():
-            setattr(self, name, kind)
+        self.streams, self.events, self.modules, self.functions = {}, {}, {}, {}
+
+    def __getattr__(self, name):
+        if name.startswith("CU"):
+            return getattr(real, name)
+        raise AttributeError(name)
 
     # -- what a test asks ------------------------------------------------------------------------------------------
 
     def live(self):
         """What is neither freed nor destroyed: numbers of allocations, streams, events, modules."""
         memory = sum(not a.freed for a in self.memory.values())
-        return {
-            "memory": memory,
-            "streams": len(self.streams),
-            "events": len(self.events),
-            "modules": len(self.modules),
-        }
+        counts = {name: len(getattr(self, name)) for name in ("streams", "events", "modules")}
+        return {"memory": memory, **counts}
 
     def check(self):
         """Nothing was misused, nor written outside of what was allocated."""
@@ -186,30 +180,31 @@ class FakeCuda(types.ModuleType):
 
     def _stream(self, given):
         number = int(given or 0)
-        if number in (0, 1):
-            return self.current.legacy
-        if number not in self.streams:
+        return self.current.legacy if number in (0, 1) else self._known(self.streams, number)
+
+    def _known(self, kind, given):
+        if int(given) not in kind:
             raise Refused("INVALID_HANDLE")
-        return self.streams[number]
+        return kind[int(given)]
 
     def _begin(self, stream, work, uses=(), after=()):
         """Put work on a stream, after what its kind of stream waits for."""
-        if stream.device is not self.current:
-            raise Refused("INVALID_HANDLE")
         device = stream.device
+        if device is not self.current:
+            raise Refused("INVALID_HANDLE")
         if stream is device.legacy:
             of = [s for s in self.streams.values() if s.device is device and s.blocking]
         else:
             of = [device.legacy] if stream.blocking else []
 
         def checked():
-            for a, what in uses:
+            for a in uses:
                 if not a.is_there:
-                    raise Misuse(f"{what}: memory is used before its stream has allocated it, or after it has freed it")
+                    raise Misuse("memory is used before its stream has allocated it, or after it has freed it")
                 if a.device is not device:
-                    raise Misuse(f"{what}: memory of device {a.device.number} is used on device {device.number}")
+                    raise Misuse(f"memory of device {a.device.number} is used on device {device.number}")
             work()
-            for a, _ in uses:
+            for a in uses:
                 a.check()
 
         stream.queue.append(([*after, *((s, s.begun) for s in of)], checked))
@@ -220,11 +215,10 @@ class FakeCuda(types.ModuleType):
         for stream in streams:
             stream.run(stream.begun)
 
-    def _all_streams(self, device):
-        return [device.legacy, *(s for s in self.streams.values() if s.device is device)]
-
-    def _number(self):
+    def _kept(self, kind, what):
+        """Handle of something."""
         self.numbers += 16
+        kind[self.numbers] = what
         return self.numbers
 
     # -- start, devices, contexts ----------------------------------------------------------------------------------
@@ -232,7 +226,7 @@ class FakeCuda(types.ModuleType):
     @api(started=False, context=False)
     def cuInit(self, Flags):
         if not self.has_driver:
-            raise DynamicLibNotFoundError('"cuda" is an NVIDIA driver library and can only be found via system search.')
+            raise RuntimeError('"cuda" is an NVIDIA driver library and can only be found via system search.')
         if not self.devices:
             raise Refused("NO_DEVICE")
         self.started = True
@@ -247,73 +241,31 @@ class FakeCuda(types.ModuleType):
 
     @api(1, context=False)
     def cuDeviceGet(self, ordinal):
-        return TYPES["CUdevice"](self._device(ordinal).number)
-
-    def _device(self, given):
-        if not 0 <= int(given) < len(self.devices):
-            raise Refused("INVALID_DEVICE")
-        return self.devices[int(given)]
+        return real.CUdevice(ordinal)
 
     @api(1, context=False)
     def cuDeviceGetName(self, length, dev):
-        return (self._device(dev).name.encode() + b"\0").ljust(length)
-
-    @api(1, context=False)
-    def cuDeviceTotalMem(self, dev):
-        return self._device(dev).total
+        return (self.devices[int(dev)].name.encode() + b"\0").ljust(length)
 
     @api(1, context=False)
     def cuDeviceGetAttribute(self, attrib, dev):
-        return self._device(dev).attributes()[attrib.name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
+        return self.devices[int(dev)].attributes()[attrib.name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
 
     @api(1, context=False)
     def cuDevicePrimaryCtxRetain(self, dev):
-        device = self._device(dev)
-        device.retained += 1
-        return TYPES["CUcontext"](device.context)
-
-    @api(context=False)
-    def cuDevicePrimaryCtxRelease(self, dev):
-        device = self._device(dev)
-        if not device.retained:
-            raise Refused("INVALID_CONTEXT")
-        device.retained -= 1
-        if not device.retained and any(s.done < s.begun for s in self._all_streams(device)):
-            raise Misuse("a context ends with work in its streams")
-
-    def _of_context(self, given):
-        found = [d for d in self.devices if d.context == int(given) and d.retained]
-        if not found:
-            raise Refused("INVALID_CONTEXT")
-        return found[0]
+        return real.CUcontext(self.devices[int(dev)].context)
 
     @api(context=False)
     def cuCtxPushCurrent(self, ctx):
-        self.stack.append(self._of_context(ctx))
+        self.stack.append(next(d for d in self.devices if d.context == int(ctx)))
 
     @api(1)
     def cuCtxPopCurrent(self):
-        return TYPES["CUcontext"](self.stack.pop().context)
-
-    @api(context=False)
-    def cuCtxSetCurrent(self, ctx):
-        self.stack[-1] = self._of_context(ctx) if int(ctx) else None
-
-    @api(1, context=False)
-    def cuCtxGetCurrent(self):
-        return TYPES["CUcontext"](self.current.context if self.current else 0)
-
-    @api(1)
-    def cuCtxGetDevice(self):
-        return TYPES["CUdevice"](self.current.number)
-
-    @api()
-    def cuCtxSynchronize(self):
-        self._wait("cuCtxSynchronize", *self._all_streams(self.current))
+        return real.CUcontext(self.stack.pop().context)
 
     @api(1, context=False)
     def cuThreadExchangeStreamCaptureMode(self, mode):
-        before = getattr(self.own, "mode", ENUMS["CUstreamCaptureMode"].CU_STREAM_CAPTURE_MODE_GLOBAL)
+        before = getattr(self.own, "mode", real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
         self.own.mode = mode
         return before
 
@@ -321,112 +273,53 @@ class FakeCuda(types.ModuleType):
 
     @api(1)
     def cuModuleLoadDataEx(self, image, numOptions, options, optionValues):
-        if not numOptions == len(options) == len(optionValues):
-            raise Misuse("cuModuleLoadDataEx: so many options were not given")
-        if not isinstance(image, int) and not bytes(image).rstrip(b"\0").isascii():
-            raise Refused("INVALID_IMAGE")
-        text = ctypes.string_at(image) if isinstance(image, int) else bytes(image).split(b"\0")[0]
-        if isinstance(image, (bytearray, memoryview)) and b"\0" not in bytes(image):
-            raise Misuse("cuModuleLoadDataEx: PTX has no end")
-        given = {kind.name: value for kind, value in zip(options, optionValues, strict=True)}
-        return TYPES["CUmodule"](self._load(text.decode(), given))
-
-    @api(1)
-    def cuModuleLoadData(self, image):
-        return TYPES["CUmodule"](self._load(bytes(image).split(b"\0")[0].decode(), {}))
-
-    def _load(self, text, options):
-        version, target = (
-            re.search(r"^\.version (\d+)\.(\d+)", text, re.M),
-            re.search(r"^\.target sm_(\d+)", text, re.M),
-        )
-        if not version or not target:
-            self._log(options, "ptxas application ptx input, line 1; fatal : Missing .version directive\n")
-            raise Refused("INVALID_PTX")
+        if not numOptions == len(options) == len(optionValues) or b"\0" not in bytes(image):
+            raise Misuse("cuModuleLoadDataEx: so many options were not given, or PTX has no end")
+        text = bytes(image).split(b"\0")[0].decode()
+        version = re.search(r"^\.version (\d+)\.(\d+)", text, re.M)
         if tuple(map(int, version.groups())) > self.ptx_version:
-            self._log(options, "ptxas application ptx input, line 1; fatal : Unsupported .version\n")
             raise Refused("UNSUPPORTED_PTX_VERSION")
-        if int(target[1]) > 10 * self.current.capability[0] + self.current.capability[1]:
-            raise Refused("NO_BINARY_FOR_GPU")
-        number = self._number()
-        self.modules[number] = (self.current, kernel_of(assembly_of(text)))
-        return number
-
-    def _log(self, options, text):
-        if buffer := options.get("CU_JIT_ERROR_LOG_BUFFER"):
-            size = options["CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES"]
-            found = (ctypes.c_char * size).from_buffer(buffer) if not isinstance(buffer, int) else None
-            found = found if found is not None else (ctypes.c_char * size).from_address(buffer)
-            found[: len(text) + 1] = text.encode()[: size - 1] + b"\0"
+        return real.CUmodule(self._kept(self.modules, (self.current, kernel_of(assembly_of(text)))))
 
     @api(1)
     def cuModuleGetFunction(self, hmod, name):
-        if int(hmod) not in self.modules:
-            raise Refused("INVALID_HANDLE")
+        device, kernel = self._known(self.modules, hmod)
         if name != b"kernel":
             raise Refused("NOT_FOUND")
-        number = self._number()
-        device, kernel = self.modules[int(hmod)]
-        self.functions[number] = [device, kernel, int(hmod), 48 << 10]
-        return TYPES["CUfunction"](number)
+        return real.CUfunction(self._kept(self.functions, [device, kernel, int(hmod), 48 << 10]))
 
     @api()
     def cuModuleUnload(self, hmod):
-        if int(hmod) not in self.modules:
-            raise Misuse("cuModuleUnload: no module, or one that is unloaded already")
-        device, _ = self.modules.pop(int(hmod))
+        device, _ = self._known(self.modules, hmod)
         if device is not self.current:
             raise Refused("INVALID_CONTEXT")
-
-    def _function(self, given):
-        found = self.functions.get(int(given))
-        if found is None or found[2] not in self.modules:
-            raise Refused("INVALID_HANDLE")
-        return found
+        del self.modules[int(hmod)]
 
     @api()
     def cuFuncSetAttribute(self, hfunc, attrib, value):
         if attrib.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES":
             if not 0 <= value <= SHARED:
                 raise Refused("INVALID_VALUE")
-            self._function(hfunc)[3] = value
-
-    @api(1)
-    def cuFuncGetAttribute(self, attrib, hfunc):
-        found = {"MAX_THREADS_PER_BLOCK": 1024, "NUM_REGS": self.registers, "LOCAL_SIZE_BYTES": 0,
-                 "SHARED_SIZE_BYTES": 0, "MAX_DYNAMIC_SHARED_SIZE_BYTES": self._function(hfunc)[3]}  # fmt: skip
-        return found[attrib.name.removeprefix("CU_FUNC_ATTRIBUTE_")]
+            self._known(self.functions, hfunc)[3] = value
 
     @api()
     def cuLaunchKernel(self, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
                        kernelParams, extra):  # fmt: skip
-        device, kernel, _, most_shared = self._function(f)
-        stream = self._stream(hStream)
-        if device is not self.current or stream.device is not device:
+        device, kernel, module, most_shared = self._known(self.functions, f)
+        stream, threads = self._stream(hStream), blockDimX * blockDimY * blockDimZ
+        if module not in self.modules or device is not self.current or stream.device is not device:
             raise Refused("INVALID_HANDLE")
-        threads = blockDimX * blockDimY * blockDimZ
         if min(gridDimX, gridDimY, gridDimZ, threads) < 1 or threads > 1024 or sharedMemBytes > most_shared:
             raise Refused("INVALID_VALUE")
-        if threads * self.registers > REGISTERS:
-            raise Refused("LAUNCH_OUT_OF_RESOURCES")
-        if extra or {gridDimY, gridDimZ, blockDimY, blockDimZ} != {1}:
-            raise Misuse("cuLaunchKernel: more than one dimension, or parameters in two places")
-        if threads % 32:
-            raise Misuse(f"cuLaunchKernel: {threads} threads are not whole warps")
-        arguments = parameters(kernel.types, kernelParams)
-        uses = []
-        for k, (kind, value) in enumerate(zip(kernel.types, arguments, strict=True)):
+        if extra or {gridDimY, gridDimZ, blockDimY, blockDimZ} != {1} or threads % 32:
+            raise Misuse("cuLaunchKernel: more than one dimension, parameters in two places, or no whole warps")
+        arguments, uses = parameters(kernel.types, kernelParams), []
+        for kind, value in zip(kernel.types, arguments, strict=True):
             if kind.startswith("ptr") and any(value):  # arrays of no numbers may be nowhere
-                uses.append((self._at(int.from_bytes(value, "little"), 1, "cuLaunchKernel"), f"parameter {k}"))
+                uses.append(self._at(int.from_bytes(value, "little"), 1, "cuLaunchKernel"))
         values = [int.from_bytes(x, "little") if len(x) == 8 else x for x in arguments]
         self.launches.append((device.number, int(hStream or 0), gridDimX, threads, sharedMemBytes, values))
         self._begin(stream, lambda: kernel.launch(gridDimX, threads, sharedMemBytes, arguments, self.order), uses)
-
-    @api(1)
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, func, blockSize, dynamicSMemSize):
-        self._function(func)
-        by_memory = SHARED // (dynamicSMemSize + 1024)
-        return min(REGISTERS // (self.registers * blockSize), by_memory, 2048 // blockSize, 32)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -441,223 +334,137 @@ class FakeCuda(types.ModuleType):
         bisect.insort(self.addresses, allocation.address)
         return allocation
 
-    def _find(self, address):
-        k = bisect.bisect_right(self.addresses, address)
-        found = self.memory[self.addresses[k - 1]] if k else None
-        return found if found is not None and address < found.address + found.size else None
-
     def _at(self, address, size, what):
         """The allocation that so many bytes lie in."""
-        found = self._find(int(address))
-        if found is None:
-            raise Misuse(f"{what}: {int(address):#x} is no address of a device")
-        if found.freed:
-            raise Misuse(f"{what}: memory is used after it was freed")
-        if int(address) + size > found.address + found.size:
-            raise Misuse(f"{what}: {size} bytes are more than there are at an address")
+        k = bisect.bisect_right(self.addresses, int(address))
+        found = self.memory[self.addresses[k - 1]] if k else None
+        if found is None or found.freed or int(address) + size > found.address + found.size:
+            raise Misuse(f"{what}: {size} bytes at {int(address):#x} are not, or no longer, a device's")
         return found
 
     def _release(self, dptr, what):
         found = self.memory.get(int(dptr))
-        if found is None or found.freed:
-            raise Misuse(f"{what}: no memory, or memory that is freed already")
-        if found.device is not self.current:
-            raise Misuse(f"{what}: memory of another device")
+        if found is None or found.freed or found.device is not self.current:
+            raise Misuse(f"{what}: no memory of this device, or memory that is freed already")
         found.freed = True
         found.device.used -= found.size
         return found
 
     @api(1)
     def cuMemAlloc(self, bytesize):
-        return TYPES["CUdeviceptr"](self._new(bytesize, True).address)
+        return real.CUdeviceptr(self._new(bytesize, True).address)
 
     @api(1)
     def cuMemAllocAsync(self, bytesize, hStream):
-        if not self.current.pools:
-            raise Refused("NOT_SUPPORTED")
         stream, found = self._stream(hStream), self._new(bytesize, False)
         self._begin(stream, lambda: setattr(found, "is_there", True))
-        return TYPES["CUdeviceptr"](found.address)
+        return real.CUdeviceptr(found.address)
 
     @api()
     def cuMemFree(self, dptr):
         found = self._release(dptr, "cuMemFree")
-        self._wait("cuMemFree", *self._all_streams(self.current))
+        device = self.current
+        self._wait("cuMemFree", device.legacy, *(s for s in self.streams.values() if s.device is device))
         found.free()
 
     @api()
     def cuMemFreeAsync(self, dptr, hStream):
         found = self._release(dptr, "cuMemFreeAsync")
-        self._begin(self._stream(hStream), found.free, [(found, "cuMemFreeAsync")])
+        self._begin(self._stream(hStream), found.free, [found])
 
     @api(2)
     def cuMemGetInfo(self):
         return self.current.total - self.current.used, self.current.total
 
-    @api(1)
-    def cuMemHostAlloc(self, bytesize, Flags):
-        memory = np.zeros(bytesize, np.uint8)
-        self.pinned[memory.ctypes.data] = memory
-        return memory.ctypes.data
-
-    @api()
-    def cuMemFreeHost(self, p):
-        if self.pinned.pop(int(p), None) is None:
-            raise Misuse("cuMemFreeHost: no memory, or memory that is freed already")
-
-    def _host(self, given, size, what):
-        """Bytes of the host at an address, or of an object."""
-        if not isinstance(given, int):
-            view = memoryview(given).cast("B")
-            if len(view) < size:
-                raise Misuse(f"{what}: {size} bytes of {len(view)}")
-            return np.frombuffer(view, np.uint8)[:size]
-        if self._find(given):
-            raise Misuse(f"{what}: memory of a device is given as that of the host")
-        return np.frombuffer((ctypes.c_char * size).from_address(given), np.uint8)
-
-    def _bytes(self, allocation, address, size):
-        at = int(address) - allocation.address + GUARD
-        return allocation.memory[at : at + size]
-
-    def _copy(self, what, stream, size, to=None, there=None, origin=None, here=None):
-        """Copy from the host or a device to the host or a device: addresses there and here, views of the host."""
-        if not size:
-            return
+    def _copy(self, what, stream, size, to, origin):
+        """Copy between addresses: those of a device are known."""
         uses, ends = [], []
-        for address, view in ((there, to), (here, origin)):
-            if address is not None:
-                found = self._at(address, size, what)
-                uses.append((found, what))
-                view = self._bytes(found, address, size)
+        for address in (to, origin) if size else ():
+            if isinstance(address, int):
+                view = np.frombuffer((ctypes.c_char * size).from_address(address), np.uint8)
+                if address is origin:
+                    view = view.copy()  # as drivers do with pageable memory
+            else:
+                uses.append(self._at(address, size, what))
+                at = int(address) - uses[-1].address + GUARD
+                view = uses[-1].memory[at : at + size]
             ends.append(view)
-        self._begin(stream, lambda: np.copyto(*ends), uses)
+        if size:
+            self._begin(stream, lambda: np.copyto(*ends), uses)
 
     @api()
     def cuMemcpyHtoD(self, dstDevice, srcHost, ByteCount):
-        legacy = self.current.legacy
-        self._copy("cuMemcpyHtoD", legacy, ByteCount, there=dstDevice, origin=self._host(srcHost, ByteCount, "HtoD"))
-        self._wait("cuMemcpyHtoD", legacy)
+        self._copy("cuMemcpyHtoD", self.current.legacy, ByteCount, real.CUdeviceptr(int(dstDevice)), srcHost)
+        self._wait("cuMemcpyHtoD", self.current.legacy)
 
     @api()
     def cuMemcpyHtoDAsync(self, dstDevice, srcHost, ByteCount, hStream):
-        view = self._host(srcHost, ByteCount, "cuMemcpyHtoDAsync")
-        if not any(a <= view.ctypes.data < a + len(m) for a, m in self.pinned.items()):
-            view = view.copy()  # as drivers do with pageable memory
-        self._copy("cuMemcpyHtoDAsync", self._stream(hStream), ByteCount, there=dstDevice, origin=view)
+        there = real.CUdeviceptr(int(dstDevice))
+        self._copy("cuMemcpyHtoDAsync", self._stream(hStream), ByteCount, there, srcHost)
 
     @api()
     def cuMemcpyDtoH(self, dstHost, srcDevice, ByteCount):
-        legacy = self.current.legacy
-        self._copy("cuMemcpyDtoH", legacy, ByteCount, to=self._host(dstHost, ByteCount, "DtoH"), here=srcDevice)
-        self._wait("cuMemcpyDtoH", legacy)
+        self._copy("cuMemcpyDtoH", self.current.legacy, ByteCount, dstHost, real.CUdeviceptr(int(srcDevice)))
+        self._wait("cuMemcpyDtoH", self.current.legacy)
 
     @api()
     def cuMemcpyDtoHAsync(self, dstHost, srcDevice, ByteCount, hStream):
-        view = self._host(dstHost, ByteCount, "cuMemcpyDtoHAsync")
-        self._copy("cuMemcpyDtoHAsync", self._stream(hStream), ByteCount, to=view, here=srcDevice)
-
-    @api()
-    def cuMemcpyDtoD(self, dstDevice, srcDevice, ByteCount):
-        self._copy("cuMemcpyDtoD", self.current.legacy, ByteCount, there=dstDevice, here=srcDevice)
+        there = real.CUdeviceptr(int(srcDevice))
+        self._copy("cuMemcpyDtoHAsync", self._stream(hStream), ByteCount, dstHost, there)
 
     @api()
     def cuMemcpyDtoDAsync(self, dstDevice, srcDevice, ByteCount, hStream):
-        self._copy("cuMemcpyDtoDAsync", self._stream(hStream), ByteCount, there=dstDevice, here=srcDevice)
-
-    @api()
-    def cuMemsetD8(self, dstDevice, uc, N):
-        self._set(self.current.legacy, dstDevice, uc, N)
-
-    @api()
-    def cuMemsetD8Async(self, dstDevice, uc, N, hStream):
-        self._set(self._stream(hStream), dstDevice, uc, N)
+        ends = (real.CUdeviceptr(int(x)) for x in (dstDevice, srcDevice))
+        self._copy("cuMemcpyDtoDAsync", self._stream(hStream), ByteCount, *ends)
 
     @api()
     def cuMemsetD32Async(self, dstDevice, ui, N, hStream):
-        if int(dstDevice) % 4:
-            raise Refused("INVALID_VALUE")
-        self._set(self._stream(hStream), dstDevice, ui, 4 * N, np.uint32)
-
-    def _set(self, stream, address, value, size, kind=np.uint8):
-        if size:
-            found = self._at(address, size, "cuMemsetD8")
-            view = self._bytes(found, address, size).view(kind)
-            self._begin(stream, lambda: view.fill(value), [(found, "cuMemsetD8")])
+        found = self._at(dstDevice, 4 * N, "cuMemsetD32Async")
+        at = int(dstDevice) - found.address + GUARD
+        view = found.memory[at : at + 4 * N].view(np.uint32)
+        self._begin(self._stream(hStream), lambda: view.fill(ui), [found])
 
     @api(1, context=False)
     def cuPointerGetAttribute(self, attribute, ptr):
-        found = self._find(int(ptr))
-        if found is None or found.freed:
-            raise Refused("INVALID_VALUE")
-        return self._attribute(attribute, found, int(ptr))
-
-    @api(1, context=False)
-    def cuPointerGetAttributes(self, numAttributes, attributes, ptr):
-        found = self._find(int(ptr))
-        if found is None or found.freed:
-            return [0] * numAttributes
-        return [self._attribute(attribute, found, int(ptr)) for attribute in attributes]
-
-    def _attribute(self, attribute, found, address):
-        known = {"CONTEXT": TYPES["CUcontext"](found.device.context), "MEMORY_TYPE": 2, "DEVICE_POINTER": address,
-                 "DEVICE_ORDINAL": found.device.number, "RANGE_START_ADDR": found.address, "RANGE_SIZE": found.size,
-                 "IS_MANAGED": False}  # fmt: skip
+        try:
+            found = self._at(ptr, 1, "")
+        except Misuse:
+            raise Refused("INVALID_VALUE") from None
+        known = {"CONTEXT": real.CUcontext(found.device.context), "DEVICE_ORDINAL": found.device.number}
         return known[attribute.name.removeprefix("CU_POINTER_ATTRIBUTE_")]
 
     # -- streams and events ----------------------------------------------------------------------------------------
 
     @api(1)
     def cuStreamCreate(self, Flags):
-        number = self._number()
-        self.streams[number] = Stream(self.current, blocking=not int(Flags))
-        return TYPES["CUstream"](number)
+        return real.CUstream(self._kept(self.streams, Stream(self.current, blocking=not int(Flags))))
 
     @api()
     def cuStreamDestroy(self, hStream):
-        if int(hStream) not in self.streams:
-            raise Misuse("cuStreamDestroy: no stream, or one that is destroyed already")
-        stream = self.streams.pop(int(hStream))
+        stream = self._known(self.streams, hStream)
+        del self.streams[int(hStream)]
         self._begin(stream.device.legacy, lambda: stream.run(stream.begun))  # a driver still does what was begun
 
     @api()
     def cuStreamSynchronize(self, hStream):
         self._wait("cuStreamSynchronize", self._stream(hStream))
 
-    def _look(self, stream, mark):
-        """Whether so much is done; or do a little."""
-        if stream.done < mark:
-            stream.run(stream.done + 1)
-            raise Refused("NOT_READY")
-
-    @api()
-    def cuStreamQuery(self, hStream):
-        stream = self._stream(hStream)
-        self._look(stream, stream.begun)
-
     @api()
     def cuStreamWaitEvent(self, hStream, hEvent, Flags):
-        event = self._event(hEvent)
-        self._begin(self._stream(hStream), lambda: None, after=[event["mark"]] if event["mark"] else [])
+        mark = self._known(self.events, hEvent)["mark"]
+        self._begin(self._stream(hStream), lambda: None, after=[mark] if mark else [])
 
     @api(1)
     def cuStreamGetCtx(self, hStream):
-        return TYPES["CUcontext"](self._stream(hStream).device.context)
-
-    def _event(self, given):
-        if int(given) not in self.events:
-            raise Refused("INVALID_HANDLE")
-        return self.events[int(given)]
+        return real.CUcontext(self._stream(hStream).device.context)
 
     @api(1)
     def cuEventCreate(self, Flags):
-        number = self._number()
-        self.events[number] = {"device": self.current, "mark": None, "time": None, "timed": not int(Flags) & 2}
-        return TYPES["CUevent"](number)
+        return real.CUevent(self._kept(self.events, {"device": self.current, "mark": None, "time": None}))
 
     @api()
     def cuEventRecord(self, hEvent, hStream):
-        event, stream = self._event(hEvent), self._stream(hStream)
+        event, stream = self._known(self.events, hEvent), self._stream(hStream)
         if event["device"] is not stream.device:
             raise Refused("INVALID_HANDLE")
         self._begin(stream, lambda: event.update(time=time.perf_counter()))
@@ -666,63 +473,33 @@ class FakeCuda(types.ModuleType):
     @api()
     def cuEventSynchronize(self, hEvent):
         self.waits.append("cuEventSynchronize")
-        if mark := self._event(hEvent)["mark"]:
-            mark[0].run(mark[1])
-
-    @api()
-    def cuEventQuery(self, hEvent):
-        if mark := self._event(hEvent)["mark"]:
-            self._look(*mark)
+        stream, mark = self._known(self.events, hEvent)["mark"]
+        stream.run(mark)
 
     @api()
     def cuEventDestroy(self, hEvent):
-        self._event(hEvent)
+        self._known(self.events, hEvent)
         del self.events[int(hEvent)]
 
     @api(1)
     def cuEventElapsedTime(self, hStart, hEnd):
-        start, end = self._event(hStart), self._event(hEnd)
-        if not (start["mark"] and end["mark"] and start["timed"] and end["timed"]):
-            raise Refused("INVALID_HANDLE")
-        if any(event["mark"][0].done < event["mark"][1] for event in (start, end)):
+        start, end = (self._known(self.events, event)["time"] for event in (hStart, hEnd))
+        if start is None or end is None:
             raise Refused("NOT_READY")
-        return 1e3 * (end["time"] - start["time"])
-
-    # -- errors ----------------------------------------------------------------------------------------------------
-
-    @api(1, started=False, context=False)
-    def cuGetErrorName(self, error):
-        return CUresult(int(error)).name.encode()
-
-    @api(1, started=False, context=False)
-    def cuGetErrorString(self, error):
-        return CUresult(int(error)).name.removeprefix("CUDA_").replace("_", " ").lower().encode()
-
-
-SIZES = {"float": 4, "i32": 4}
-"""Bytes of a parameter, by its type: eight of all others."""
+        return 1e3 * (end - start)
 
 
 def parameters(kinds, given):
-    """Values of a launch's parameters: an address, or a buffer, of addresses; or values and their types of C."""
+    """Values of a launch's parameters: addresses at an address; or values and their types of C."""
     if isinstance(given, tuple):
         values, types_ = given
-        if not len(values) == len(types_) == len(kinds):
-            raise Misuse(f"a kernel has {len(kinds)} parameters; {len(values)} values and {len(types_)} types came")
-        found = []
-        for k, (value, kind, wanted) in enumerate(zip(values, types_, kinds, strict=True)):
-            held = ctypes.c_uint64(int(value)) if kind is None else value if isinstance(value, kind) else kind(value)
-            if ctypes.sizeof(held) != SIZES.get(wanted, 8):
-                raise Misuse(f"parameter {k} has {SIZES.get(wanted, 8)} bytes; {ctypes.sizeof(held)} came")
-            found.append(bytes(held))
+        found = [bytes(kind(int(x) if kind is ctypes.c_void_p else x)) for x, kind in zip(values, types_, strict=True)]
+        if [len(x) for x in found] != [4 if kind in ("float", "i32") else 8 for kind in kinds]:
+            raise Misuse(f"a kernel has {kinds}; values of {types_} came")
         return found
-    if not isinstance(given, int):
-        if memoryview(given).nbytes != 8 * len(kinds):
-            raise Misuse(f"a kernel has {len(kinds)} parameters; {memoryview(given).nbytes / 8:g} addresses came")
-        addresses = np.frombuffer(memoryview(given).cast("B"), np.uint64)
-    else:
-        addresses = np.frombuffer((ctypes.c_char * (8 * len(kinds))).from_address(given), np.uint64)
-    return [ctypes.string_at(int(a), SIZES.get(kind, 8)) for a, kind in zip(addresses, kinds, strict=True)]
+    addresses = np.frombuffer((ctypes.c_char * (8 * len(kinds))).from_address(given), np.uint64)
+    sizes = {"float": 4, "i32": 4}
+    return [ctypes.string_at(int(a), sizes.get(kind, 8)) for a, kind in zip(addresses, kinds, strict=True)]
 
 
 MARK = "// assembly: "

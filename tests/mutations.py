@@ -396,7 +396,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--map", type=Path, help="which test runs what; made or completed where nothing else is asked")
-    parser.add_argument("--tests", nargs="*", default=[], help="what the map is to have: machines for test_machines.py")
+    parser.add_argument("--tests", nargs="*", default=[], help="what the map is to have: plan for test_plan.py")
     parser.add_argument("--results", type=Path, help="JSON lines; what they have is not tried again")
     parser.add_argument("--most", type=int, default=MOST_TESTS, help="tests that are called for a fault")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="seconds that these take without one")

@@ -43,7 +43,7 @@ was built for."""
 FILES = (
     "test_closed_loops", "test_compiled_dynamics", "test_differentiate", "test_dynamics", "test_dynamics_derivatives",
     "test_dynamics_methods", "test_dynamics_soft", "test_elimination_order", "test_error_estimates",
-    "test_formulations", "test_joint_rows", "test_kernel", "test_machines", "test_operator", "test_physics",
+    "test_formulations", "test_joint_rows", "test_kernel", "test_building_blocks", "test_operator", "test_physics",
     "test_precision", "test_quantities", "test_random_mechanisms", "test_runtime_inputs", "test_trig",
 )  # fmt: skip
 """Of numerical tests."""

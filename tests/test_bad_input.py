@@ -1082,44 +1082,6 @@ def test_generators_of_random_configurations(arm, rng):
 # -- frames and constraints ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "position", [None, 1.0, "123", ["1", "2", "3"], [1, 2], [1, 2, 3, 4], [[1, 2, 3]], [0, 0, np.nan],
-                 [0, np.inf, 0], [1j, 0, 0], np.zeros(3, complex), [True] * 3, {}, object(), Hostile()],
-)  # fmt: skip
-def test_positions_of_frames(position):
-    with refused("position of a frame on 'link4': expected finite numbers of shape \\(3,\\)"):
-        ds.Frame("link4", position)
-
-
-@pytest.mark.parametrize(
-    "rotation",
-    [
-        pytest.param(np.zeros((3, 3)), id="zero"),
-        pytest.param(2 * np.eye(3), id="scaled"),
-        pytest.param(np.diag([1.0, 1.0, -1.0]), id="reflection"),
-        pytest.param(-np.eye(3), id="inversion"),
-        pytest.param(np.eye(3) + 1e-5, id="not orthonormal"),
-        pytest.param(np.eye(4), id="homogeneous"),
-        pytest.param(np.eye(3)[None], id="batch"),
-        pytest.param([0, 0, 0, 1], id="quaternion"),
-        pytest.param(np.full((3, 3), np.nan), id="nan"),
-        pytest.param(np.diag([1.0, 1.0, np.inf]), id="inf"),
-        pytest.param(np.diag([1e200, 1, 1]), id="huge"),
-        pytest.param(np.eye(3, dtype=complex), id="complex"),
-        pytest.param(np.eye(3, dtype=bool), id="bool"),
-        pytest.param("identity", id="text"),
-        pytest.param(Hostile(), id="hostile"),
-    ],
-)
-def test_rotations_of_frames(rotation):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with refused("rotation: expected a 3×3 rotation matrix"):
-            ds.Frame("link4", rotation=rotation)
-        with refused("rotation: expected a 3×3 rotation matrix"):
-            ds.mechanisms.chain(2).attach("link2", ds.mechanisms.chain(1), rotation=rotation, prefix="x")
-
-
 def test_frames_copy_what_they_are_given(arm):
     position, rotation = np.array([1.0, 2.0, 3.0]), np.eye(3)
     frame = ds.Frame("link4", position, rotation)
@@ -1136,16 +1098,6 @@ def test_frames_copy_what_they_are_given(arm):
     for array in (frame.position, frame.rotation, rows.rows):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0.0
-
-
-@pytest.mark.parametrize("where", [3, None, ["link4"], b"link4", object(), 2.5])
-@pytest.mark.parametrize("kind", [ds.Weld, ds.Point, ds.Hinge])
-def test_places_of_constraints(kind, where):
-    with refused("first frame: expected a link name or a Frame", ConstraintError):
-        kind(where)
-    if where is not None:  # None is the world
-        with refused("second frame: expected a link name or a Frame", ConstraintError):
-            kind("link4", where)
 
 
 def test_links_that_do_not_exist(arm, humanoid):
@@ -1171,69 +1123,6 @@ def test_links_that_are_one_body(arm, humanoid):
             ds.delassus(humanoid, kind("left_foot", ds.Frame("left_leg6", (0, 0, 1))), humanoid.neutral())
 
 
-@pytest.mark.parametrize("axes", ["World", "body", "", None, 3, ["local"], b"world"])
-def test_axes(axes):
-    makers = (ds.Weld, ds.Point, ds.Hinge, lambda link, axes: ds.Rows(link, np.eye(6), axes=axes))
-    for kind in makers:
-        with refused("axes: expected 'local' or 'world'", ConstraintError):
-            kind("link4", axes=axes)
-
-
-@pytest.mark.parametrize("axis", [(0, 0, 0), (1e-12, 0, 0)])
-def test_zero_axes_of_hinges(axis):
-    with refused("axis of a hinge: expected a vector that is not zero", ConstraintError):
-        ds.Hinge("link4", axis=axis)
-
-
-@pytest.mark.parametrize("axis", [None, "z", 2, (0, 0), (0, 0, np.nan), np.eye(3), (1j, 0, 0)])
-def test_axes_of_hinges(axis):
-    with refused("axis of a hinge: expected finite numbers of shape \\(3,\\)"):
-        ds.Hinge("link4", axis=axis)
-
-
-@pytest.mark.parametrize(
-    "K",
-    [
-        pytest.param(np.zeros(6), id="one row, flat"),
-        pytest.param(np.zeros((0, 6)), id="no rows"),
-        pytest.param(np.zeros((6, 3)), id="transposed"),
-        pytest.param(np.zeros((3, 5)), id="narrow"),
-        pytest.param(np.zeros((2, 3, 6)), id="batch"),
-        pytest.param(np.zeros((3, 6), dtype=complex), id="complex"),
-        pytest.param(np.zeros((3, 6), dtype=bool), id="bool"),
-        pytest.param(np.full((3, 6), np.nan), id="nan"),
-        pytest.param(np.diag([1, 1, 1, 1, 1, np.inf]), id="inf"),
-        pytest.param(True, id="True"),
-        pytest.param(False, id="False"),
-        pytest.param(3.0, id="3.0"),
-        pytest.param(None, id="None"),
-        pytest.param("3", id="text"),
-        pytest.param([["1"] * 6], id="texts"),
-        pytest.param([[1] * 6, [1] * 5], id="ragged"),
-        pytest.param(Hostile(), id="hostile"),
-    ],
-)
-def test_rows(K):
-    with refused("K of Rows: expected (finite numbers of shape \\(n, 6\\)|at least one row), got", ConstraintError):
-        ds.Rows("link4", K)
-
-
-@pytest.mark.parametrize("m", [0, -1, np.int64(0), -(10**30)])
-def test_numbers_of_rows(m):
-    with refused("K of Rows: expected at least one row", ConstraintError):
-        ds.Rows("link4", m)
-
-
-@pytest.mark.parametrize(
-    "constraints",
-    [3, "link4", ["link4"], [ds.Weld("link4"), None], [[ds.Weld("link4")]], {"link4": 1}, np.eye(6), Hostile(),
-     [ds.Frame("link4")], ds.Frame("link4"), ds.Weld, [ds.Weld]],
-)  # fmt: skip
-def test_things_that_are_no_constraints(arm, constraints):
-    with refused("constraints: expected Weld, Point, JointRows or other constraints, got", ConstraintError):
-        ds.delassus(arm, constraints, arm.neutral())
-
-
 def test_iterables_of_constraints(arm):
     q = arm.random(0)
     expected = ds.delassus(arm, [ds.Weld("link4"), ds.Point("link2")], q)
@@ -1247,25 +1136,113 @@ def test_iterables_of_constraints(arm):
     assert ds.delassus(arm, ds.Weld("link4"), q).shape == (6, 6)
 
 
-@pytest.mark.parametrize("tree", [None, "talos", 3, object(), ds.Tree])
-def test_things_that_are_no_tree(tree):
-    for call in (
-        lambda: ds.delassus(tree, [], [0.0]),
-        lambda: ds.osim(tree, [], [0.0]),
-        lambda: ds.jacobian(tree, [], [0.0]),
-        lambda: ds.mass_matrix(tree, [0.0]),
-        lambda: ds.consistent_inverse(tree, [], [0.0]),
-        lambda: ds.delassus_operator(tree, [], [0.0]),
-    ):
-        with refused("tree: expected a delassus.Tree"):
-            call()
+LATE = (ds.Rows("link4", 2), ds.Weld("link3"), ds.Rows("link2", 1))
+"""The first and the last one come with the call."""
+
+GIVEN = [np.eye(6)[:2], np.eye(6)[:1]]
+NOT_THREE = [None, 1.0, "123", ["1", "2", "3"], [1, 2], [[1, 2, 3]], [0, 0, np.nan], [1j, 0, 0], [True] * 3, Hostile()]
+NO_ROTATIONS = [
+    2 * np.eye(3), np.diag([1.0, 1.0, -1.0]), np.eye(3) + 1e-5, np.eye(4), np.eye(3)[None], [0, 0, 0, 1],
+    np.full((3, 3), np.nan), np.diag([1e200, 1, 1]), np.eye(3, dtype=complex), np.eye(3, dtype=bool), "one", Hostile(),
+]  # fmt: skip
+NO_ROWS = [
+    np.zeros(6), np.zeros((0, 6)), np.zeros((6, 3)), np.zeros((2, 3, 6)), np.zeros((3, 6), dtype=complex),
+    np.zeros((3, 6), dtype=bool), np.full((3, 6), np.nan), True, 3.0, None, "3", [["1"] * 6], [[1] * 6, [1] * 5],
+    Hostile(), 0, -1, np.int64(0), -(10**30),
+]  # fmt: skip
+NO_CONSTRAINTS = [
+    3, "link4", ["link4"], [ds.Weld("link4"), None], [[ds.Weld("link4")]], {"link4": 1}, np.eye(6), Hostile(),
+    ds.Frame("link4"), ds.Weld, [ds.Weld],
+]  # fmt: skip
+KINDS_OF_ENDS = (ds.Weld, ds.Point, ds.Hinge)
+WITH_AXES = (*KINDS_OF_ENDS, lambda link, axes: ds.Rows(link, np.eye(6), axes=axes))
+OF_TREES = (ds.delassus, ds.osim, ds.jacobian, ds.consistent_inverse, ds.delassus_operator)
+OF_METHODS = (ds.delassus, ds.osim, ds.consistent_inverse)
 
 
-@pytest.mark.parametrize("method", [None, 3, [], {}, "", "pv", "x" * 100_000, b"dense", object()])
-def test_methods(arm, method):
-    for call in (ds.delassus, ds.osim, ds.consistent_inverse):
-        with refused("method: expected one of \\d+ names \\(.*dense.*ltl-osim", UnknownNameError):
-            call(arm, ds.Point("link4"), arm.neutral(), method=method)
+def held(arm, **how):
+    """A call with rows that come with it."""
+    return ds.delassus(arm, LATE, arm.neutral(), **how)
+
+
+WRONG = {
+    "position of a frame on 'link4': expected finite numbers of shape \\(3,\\)": [
+        (lambda arm, x: ds.Frame("link4", x), NOT_THREE, ModelError),
+    ],
+    "rotation: expected a 3×3 rotation matrix": [
+        (lambda arm, x: ds.Frame("link4", rotation=x), NO_ROTATIONS, ModelError),
+        (lambda arm, x: arm.attach("link2", arm, rotation=x, prefix="x"), NO_ROTATIONS, ModelError),
+    ],
+    "first frame: expected a link name or a Frame": [
+        (lambda arm, x, kind=kind: kind(x), [3, None, ["link4"], b"link4", object()], ConstraintError)
+        for kind in KINDS_OF_ENDS
+    ],
+    "second frame: expected a link name or a Frame": [
+        (lambda arm, x, kind=kind: kind("link4", x), [3, ["link4"], b"link4", object()], ConstraintError)
+        for kind in KINDS_OF_ENDS
+    ],
+    "axes: expected 'local' or 'world'": [
+        (lambda arm, x, kind=kind: kind("link4", axes=x), ["World", "", None, 3, ["local"], b"world"], ConstraintError)
+        for kind in WITH_AXES
+    ],
+    "axis of a hinge: expected a vector that is not zero": [
+        (lambda arm, x: ds.Hinge("link4", axis=x), [(0, 0, 0), (1e-12, 0, 0)], ConstraintError),
+    ],
+    "axis of a hinge: expected finite numbers of shape \\(3,\\)": [
+        (lambda arm, x: ds.Hinge("link4", axis=x), [None, "z", 2, (0, 0), (0, 0, np.nan), (1j, 0, 0)], ModelError),
+    ],
+    "K of Rows: expected (finite numbers of shape \\(n, 6\\)|at least one row), got": [
+        (lambda arm, x: ds.Rows("link4", x), NO_ROWS, ConstraintError),
+    ],
+    "constraints: expected Weld, Point, JointRows or other constraints, got": [
+        (lambda arm, x: ds.delassus(arm, x, arm.neutral()), NO_CONSTRAINTS, ConstraintError),
+    ],
+    "tree: expected a delassus.Tree": [
+        (lambda _, x, call=call: call(x, [], [0.0]), [None, "talos", 3, object(), ds.Tree], ModelError)
+        for call in OF_TREES
+    ],
+    "method: expected one of \\d+ names \\(.*dense.*ltl-osim": [
+        (
+            lambda arm, x, call=call: call(arm, ds.Point("link4"), arm.neutral(), method=x),
+            [None, 3, [], {}, "", "pv", "x" * 100_000, b"dense", object()],
+            UnknownNameError,
+        )
+        for call in OF_METHODS
+    ],
+    "rows: expected one array for each of 2 Rows\\(link, m\\) constraint\\(s\\)": [
+        (lambda arm, x: held(arm, rows=x), [None, [], GIVEN[:1], [*GIVEN, GIVEN[0]], ()], ConstraintError),
+    ],
+    "rows of Rows\\('link4', 2 rows\\): expected finite numbers of shape \\(..., 2, 6\\)": [
+        (
+            lambda arm, x: held(arm, rows=[x, GIVEN[1]]),
+            [None, "text", np.eye(6), np.eye(6)[0], np.full((2, 6), np.nan), np.eye(6)[:2] * 1j, 2],
+            ConstraintError,
+        ),
+    ],
+    "rows: expected a list of arrays": [
+        (lambda arm, x: held(arm, rows=x), [np.ones((2, 1, 6)), 5, object(), "KK"], ConstraintError),
+    ],
+    "x: expected (shape \\(..., 6\\)|.*numbers)": [
+        (
+            lambda arm, x, call=call: getattr(ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3)), call)(x),
+            [1.0, np.ones(5), np.ones((6, 1)), [], None, ["1"] * 6, np.ones(6) * 1j, object(), np.full(6, np.nan)],
+            ConfigurationError,
+        )
+        for call in ("solve", "apply")
+    ],
+}
+"""What is said, the calls that say it and the values that they do not take."""
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("message", WRONG)
+def test_values_that_make_no_sense(arm, message):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for call, values, kind in WRONG[message]:
+            for value in values:
+                with refused(message, kind):
+                    call(arm, value)
 
 
 @pytest.mark.parametrize(
@@ -1276,36 +1253,13 @@ def test_the_nearest_method_is_offered(arm, typed, meant):
         ds.delassus(arm, ds.Point("link4"), arm.neutral(), method=typed)
 
 
-# -- rows that come with the call ----------------------------------------------------------------------------------
-
-LATE = (ds.Rows("link4", 2), ds.Weld("link3"), ds.Rows("link2", 1))
-GIVEN = [np.eye(6)[:2], np.eye(6)[:1]]
-
-
-@pytest.mark.parametrize("rows", [None, [], GIVEN[:1], [*GIVEN, GIVEN[0]], ()])
-def test_counts_of_late_rows(arm, rows):
-    with refused("rows: expected one array for each of 2 Rows\\(link, m\\) constraint\\(s\\)", ConstraintError):
-        ds.delassus(arm, LATE, arm.neutral(), rows=rows)
-    with refused("rows: expected one array for each of 0", ConstraintError):
-        ds.delassus(arm, ds.Weld("link4"), arm.neutral(), rows=GIVEN)
-
-
-@pytest.mark.parametrize("K", [None, "text", np.eye(6), np.eye(6)[0], np.full((2, 6), np.nan), np.eye(6)[:2] * 1j, 2])
-def test_shapes_of_late_rows(arm, K):
-    with refused(
-        "rows of Rows\\('link4', 2 rows\\): expected finite numbers of shape \\(..., 2, 6\\)", ConstraintError
-    ):
-        ds.delassus(arm, LATE, arm.neutral(), rows=[K, GIVEN[1]])
-
-
-@pytest.mark.parametrize("rows", [np.ones((2, 1, 6)), 5, object(), "KK"], ids=["array", "number", "object", "text"])
-def test_things_that_are_no_list_of_late_rows(arm, rows):
-    with refused("rows: expected a list of arrays", ConstraintError):
-        ds.delassus(arm, LATE, arm.neutral(), rows=rows)
-
-
-def test_batches_of_late_rows_that_do_not_fit(arm):
-    with refused("rows of Rows.*: expected leading axes that broadcast with those of q, \\(3,\\)", ConfigurationError):
+def test_batches_that_do_not_fit_those_of_states(arm):
+    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
+    fit = "expected leading axes that broadcast with those of q, \\(3,\\)"
+    for call in (operator.solve, operator.apply):
+        with refused(f"x: {fit}, got \\(2,\\)", ConfigurationError):
+            call(np.ones((2, 6)))
+    with refused(f"rows of Rows.*: {fit}", ConfigurationError):
         ds.delassus(arm, ds.Rows("link4", 1), arm.random(0, 3), rows=[np.ones((2, 1, 6))])
 
 
@@ -1339,35 +1293,6 @@ def test_rows_that_nothing_moves(arm):
         assert not ds.delassus(arm, constraint, arm.random(0)).any()
         with refused("expected 6 independent rows, got 0", ds.SingularError):
             ds.osim(arm, constraint, arm.random(0))
-
-
-# -- the operator --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("x", [1.0, np.ones(5), np.ones((6, 1)), [], np.ones((0, 5)), None])
-@pytest.mark.parametrize("call", ["solve", "apply"])
-def test_vectors_of_wrong_shape(arm, call, x):
-    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
-    with refused("x: expected (shape \\(..., 6\\)|.*numbers)", ConfigurationError):
-        getattr(operator, call)(x)
-
-
-@pytest.mark.parametrize(
-    "x", ["abcdef", ["1"] * 6, [1j] * 6, np.ones(6) * 1j, object(), np.ones(6, dtype=bool), np.full(6, np.nan)]
-)
-@pytest.mark.parametrize("call", ["solve", "apply"])
-@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-def test_vectors_that_are_no_numbers(arm, call, x):
-    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
-    with refused("x: expected", ConfigurationError):
-        getattr(operator, call)(x)
-
-
-@pytest.mark.parametrize("call", ["solve", "apply"])
-def test_batches_of_vectors_that_do_not_fit(arm, call):
-    operator = ds.delassus_operator(arm, ds.Weld("link4"), arm.random(0, 3))
-    with refused("x: expected leading axes that broadcast with those of q, \\(3,\\), got \\(2,\\)", ConfigurationError):
-        getattr(operator, call)(np.ones((2, 6)))
 
 
 # -- edits of trees ------------------------------------------------------------------------------------------------

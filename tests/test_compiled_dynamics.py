@@ -1,9 +1,7 @@
-"""Compiled dynamics against the direct functions: every task, option and target, constraints switched off, rollouts."""
+"""Compiled dynamics: constraints switched off, states solved again, statuses, rollouts; options: `test_generated`."""
 
 from __future__ import annotations
 
-import pickle
-import shutil
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -30,16 +28,12 @@ from internals import (
     quantities,
 )
 from random_trees import TURNS_OR_SLIDES, points_on_an_arm, some_dependent_rows, some_mechanism
-from test_c import Compiled
 from tools import AGREEMENT, error, make_motion, requested, run_program, traced
 
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
-SINGLE = 2e-3
-"""The same in float32, whose round-off is 6e-8."""
 
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
-SIZES = (0, 1, 7, 8, 9, 17)
 Solution, TERMS = bound_request.Solution, bound_request.relative_error.__globals__["Terms"]
 
 
@@ -70,34 +64,6 @@ def stacked(solution):
 
 # -- every task --------------------------------------------------------------------------------------------------------
 
-TASKS = {
-    "inverse_dynamics": lambda tree, q, v, x: (ds.inverse_dynamics(tree, q, v, x),),
-    "bias_force": lambda tree, q, v, x: (ds.bias_force(tree, q, v),),
-    "mass_matrix": lambda tree, q, v, x: (ds.mass_matrix(tree, q),),
-    "kinematics": lambda tree, q, v, x: (ds.forward_kinematics(tree, q),),
-    "dynamics": lambda tree, q, v, x: stacked(ds.forward_dynamics(tree, q, v, x)),
-}
-
-
-EVERY_ROBOT = [(what, robot, 8, "float64") for what in TASKS for robot in ROBOTS]
-TYPES = ((1, "float64"), (1, "float32"), (8, "float32"))
-EVERY_TYPE = [(what, "floating", *kind) for what in ("kinematics", "dynamics") for kind in TYPES]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("what", "robot", "lanes", "dtype"), EVERY_ROBOT + EVERY_TYPE)
-def test_tasks(robot, what, lanes, dtype):
-    tree, _, *state = case(robot)
-    kernel = ds.compile(tree, [], what, lanes=lanes, dtype=dtype)
-    given = state[: len(kernel.arguments)]
-    expected = TASKS[what](tree, *state)
-    for size in SIZES:
-        results = kernel(*(x[:size].astype(dtype) for x in given))
-        results = results if isinstance(results, tuple) else (results,)
-        for result, known in zip(results, expected, strict=True):
-            assert result.dtype == np.dtype(dtype) and result.shape == known[:size].shape
-            assert error(result, known[:size]) < (DOUBLE if dtype == "float64" else SINGLE)
-
 
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
@@ -119,60 +85,7 @@ def test_what_auto_takes():
     assert ds.compile(tree, constraints, "dynamics", method="kkt").plan is None
 
 
-def test_frames():
-    tree, _, q, *_ = case("floating")
-    tool = ds.Frame("branch1_3", (0.1, 0.2, 0.3))
-    assert error(ds.compile(tree, [], "kinematics", frames=tool)(q), ds.forward_kinematics(tree, q, tool)) < AGREEMENT
-    both = [tool, "hub"]
-    assert error(ds.compile(tree, [], "kinematics", frames=both)(q), ds.forward_kinematics(tree, q, both)) < AGREEMENT
-
-
 # -- options -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_every_input():
-    """Gravity, damping, wrenches, targets, poses, payloads and rows that come with each call, with stabilisation."""
-    tree = ds.mechanisms.star(2, 3)
-    constraints = [
-        ds.Point("branch1_3"), ds.Point(ds.Frame("branch2_3", (0.1, 0.2, 0.1)), "hub"), ds.Rows("branch1_1", 1),
-    ]  # fmt: skip
-    hand = ds.Frame("branch2_3", (0.1, 0.0, 0.2))
-    baumgarte = [ds.Baumgarte(10.0, 0.7), 5.0, None]
-    forward = ds.compile(
-        tree, constraints, "dynamics", method="kkt", gravity="input", damping="input", wrenches=["hub", hand],
-        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_2"], lanes=4,
-    )  # fmt: skip
-    names = [a.name for a in forward.arguments]
-    assert names == [
-        "q", "v", "tau", "K2", "payload0", "gravity", "damping", "wrench0", "wrench1", "target0", "target2", "pose0",
-    ]  # fmt: skip
-    rng = np.random.default_rng(3)
-    given = {a.name: rng.uniform(0.1, 1.0, (6, *a.shape)) for a in forward.arguments}
-    given["q"] = tree.random(rng, 6)
-    given["payload0"][:] = np.r_[1.0, np.zeros(3), 1, 0, 1, 0, 0, 1]
-    expected = stacked(
-        ds.forward_dynamics(
-            tree, given["q"], given["v"], given["tau"], constraints, gravity=given["gravity"],
-            damping=given["damping"], wrenches={"hub": given["wrench0"], hand: given["wrench1"]},
-            targets=[given["target0"], None, given["target2"]], poses=[given["pose0"], None, None],
-            baumgarte=baumgarte, rows=[given["K2"]], payloads={"branch1_2": given["payload0"]},
-        )
-    )  # fmt: skip
-    by_name = forward(given["q"], **{name: given[name] for name in names[1:]})
-    by_place = forward(*given.values())
-    for one, other, known in zip(by_name, by_place, expected, strict=True):
-        assert np.array_equal(one, other) and error(one, known) < DOUBLE
-
-
-@pytest.mark.usefixtures("one_lane")
-def test_what_is_built_in():
-    tree, _, q, v, tau = case("arm")
-    options = {"gravity": (1.0, 2.0, 3.0), "damping": np.linspace(0, 1, 6)}
-    found = ds.compile(tree, [], "inverse_dynamics", **options)(q, v, tau)
-    assert error(found, ds.inverse_dynamics(tree, q, v, tau, **options)) < AGREEMENT
-    plain, model = (ds.compile(tree, [], "bias_force", passive=p) for p in ("none", "model"))
-    assert plain.operations == model.operations  # this robot has no damping
 
 
 def test_the_key_tells_options_apart():
@@ -245,25 +158,6 @@ def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
                 assert error(force, expected.forces[on.index(i)]) < 1e3 * DOUBLE
             else:
                 assert not force.any()
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [name for name in HARD if name != "proximal"])
-def test_a_redundant_set_with_regular_modes(method):
-    """Two welds on one link: regular as long as one is off."""
-    tree = ds.mechanisms.chain(7)
-    welds = [ds.Weld("link7"), ds.Weld(ds.Frame("link7", (0.1, 0, 0)))]
-    forward = ds.compile(tree, welds, "dynamics", method=method, active=True)
-    rng = np.random.default_rng(1)
-    q, v, tau = tree.random(rng, 20), rng.normal(size=(20, 7)), rng.normal(size=(20, 7))
-    for on, flags in ((0, (1.0, 0.0)), (1, (0.0, 1.0))):
-        qdd, forces = forward(q, v, tau, np.array(flags))
-        expected = ds.forward_dynamics(tree, q, v, tau, [welds[on]], method="kkt")
-        assert error(qdd, expected.qdd) < 1e-6 and error(forces[:, 6 * on : 6 * on + 6], expected.forces[0]) < 1e-6
-        assert not forces[:, 6 - 6 * on : 12 - 6 * on].any()
-    qdd, forces = forward(q, v, tau, np.zeros(2))
-    assert error(qdd, ds.forward_dynamics(tree, q, v, tau).qdd) < DOUBLE and not forces.any()
 
 
 @pytest.mark.filterwarnings("ignore:.*solved again:delassus.DelassusWarning")
@@ -460,32 +354,6 @@ def test_the_direct_entry_judges(method, dtype):
 
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "dtype"), [("kkt", "float64"), ("pv-early", "float64"), ("proximal", "float64"), ("pv-early", "float32")]
-)
-def test_dependent_rows(method, dtype):
-    """Where rows are redundant or contradict one another, a call gives the least-squares solution; `solve` says so."""
-    tree = ds.mechanisms.chain(7)
-    constraints = [ds.Point("link7"), ds.Point(ds.Frame("link7", (0.1, 0, 0))), ds.Rows("link6", 1)]
-    forward = ds.compile(tree, constraints, "dynamics", method=method, dtype=dtype)
-    rng = np.random.default_rng(4)
-    q, v, tau, K = tree.random(rng, 9), rng.normal(size=(9, 7)), rng.normal(size=(9, 7)), rng.normal(size=(9, 1, 6))
-    expected = ds.forward_dynamics(tree, q, v, tau, constraints, rows=[K])
-    qdd, forces, status = forward(*(x.astype(dtype) for x in (q, v, tau, K)), return_status=True)
-    assert np.array_equal(status, expected.status)
-    assert error(qdd, expected.qdd) < (1e-5 if dtype == "float64" else SINGLE)
-    if dtype == "float64":
-        assert error(forces, stacked(expected)[1]) < 1e-5
-    solution = forward.solve(*(x.astype(dtype) for x in (q, v, tau, K)))
-    assert np.array_equal(solution.status, expected.status) and np.array_equal(solution.rank, expected.rank)
-    assert np.array_equal(solution.redundant_rows, expected.redundant_rows) and solution.redundant_rows.any()
-    if dtype == "float64":
-        assert error(solution.dynamics_residual(), 0 * qdd) < 1e-6
-        assert error(solution.constraint_residual(), expected.constraint_residual()) < 1e-6
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
 def test_status_and_forces_are_of_one_solution():
     """Two ends held to the world and to one another: forces of least norm, whether the status is asked for or not."""
     tree, rng = ds.mechanisms.star(2, 2), np.random.default_rng(0)
@@ -623,18 +491,6 @@ def test_rows_that_nothing_moves(method, dtype, sets):
     assert np.all(forward.solve(*batch).status == ds.DynamicsStatus.SOLVED)
 
 
-def test_solve():
-    tree, constraints, q, v, tau = case("loop")
-    expected = ds.forward_dynamics(tree, q, v, tau, constraints, gravity=(0, 0, -2), baumgarte=[3.0, None])
-    forward = ds.compile(tree, constraints, "dynamics", gravity="input", baumgarte=[3.0, None])
-    solution = forward.solve(q, v, tau, np.array([0, 0, -2.0]))
-    assert np.all(solution.status == ds.DynamicsStatus.SOLVED) and solution.method == forward.method
-    assert error(solution.qdd, expected.qdd) < 1e-6 and len(solution.forces) == 2
-    assert np.max(np.abs(solution.constraint_residual())) < 1e-6
-    with pytest.raises(ds.DelassusError, match="compiled 'dynamics'"):
-        ds.compile(tree, [], "bias_force").solve(q, v)
-
-
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 def test_solve_knows_the_stabilisation_of_rows():
@@ -666,27 +522,6 @@ def test_solve_where_numbers_overflow(method):
 # -- several results ---------------------------------------------------------------------------------------------------
 
 
-def test_several_results():
-    tree, constraints, q, v, tau = case("loop")
-    forward = ds.compile(tree, constraints, "dynamics", method="kkt")
-    qdd, forces = forward(q, v, tau)
-    out = np.empty((17, tree.nv)), np.empty((17, 6))
-    if fastcall.supported():
-        assert forward.entry(q, v, tau, out=out) is out
-        assert np.array_equal(out[0], qdd) and np.array_equal(out[1], forces)
-    for x in out:
-        x[:] = 0
-    assert forward(q, v, tau, out=out) is out
-    assert np.array_equal(out[0], qdd) and np.array_equal(out[1], forces)
-    still = forward(q, v[0], tau[:1])
-    assert np.array_equal(still[0][3], forward(q[3], v[0], tau[0])[0])
-    many = [np.tile(x, (60, 1)) for x in (q, v, tau)]
-    for one, other in zip(forward(*many, threads=3), forward(*many, threads=1), strict=True):
-        assert np.array_equal(one, other)
-    again = pickle.loads(pickle.dumps(forward))
-    assert again.method == "kkt" and np.array_equal(again(q, v, tau)[1], forces)
-
-
 @pytest.mark.parametrize(
     ("call", "match"),
     [
@@ -699,6 +534,8 @@ def test_several_results():
         (lambda k, q, v, o: k(v, v, v, out=(v, o[1])), "memory of an argument"),
         (lambda k, q, v, o: k(q, o[0], v, out=(o[0], o[1])), "memory of an argument"),
         (lambda k, q, v, o: ds.rollout(k, q, v, v[None], 0.1), "a compiled time step"),
+        (lambda k, q, v, o: ds.compile(k.request.tree, [], "bias_force").solve(q, v), "compiled 'dynamics'"),
+        (lambda k, q, v, o: ds.compile(k.request.tree, [], "mass_matrix")(q, return_status=True), "return_status"),
     ],
 )
 def test_bad_calls(call, match):
@@ -706,37 +543,6 @@ def test_bad_calls(call, match):
     kernel = ds.compile(tree, constraints, "dynamics", method="kkt")
     with pytest.raises(ds.DelassusError, match=match):
         call(kernel, q, v, (np.empty((17, 6)), np.empty((17, 3))))
-
-
-def test_an_array_is_not_read_and_written():
-    """Where an argument is also the result, the direct entry declines and nothing is taken for done."""
-    tree, _, q, v, _ = case("arm")
-    kernel = ds.compile(tree, [], "bias_force")
-    with pytest.raises(ds.DelassusError, match="memory of an argument"):
-        kernel(v, q, out=v)
-
-
-def test_casadi():
-    tree, constraints, q, v, tau = case("loop")
-    forward = ds.compile(tree, constraints, "dynamics", method="kkt", active=True)
-    function = forward.casadi()
-    assert function.name_in() == ["q", "v", "tau", "active"] and function.name_out()[:2] == ["qdd", "forces"]
-    flags = np.array([1.0, 0.0])
-    for symbolic, known in zip(function(q[0], v[0], tau[0], flags), forward(q[0], v[0], tau[0], flags), strict=False):
-        assert error(np.array(symbolic)[:, 0], known) < DOUBLE
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-@pytest.mark.parametrize("what", ["dynamics", "step", "kinematics"])
-def test_c(tmp_path, what):
-    tree, _, q, v, tau = case("floating")
-    kernel = ds.compile(tree, [], what)
-    given = (q, v, tau, np.full(17, 0.01))[: len(kernel.arguments)]
-    results = Compiled(kernel.program(return_error=False), tmp_path)(*given)
-    expected = kernel(*given)
-    for result, known in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
-        assert error(result, known) < AGREEMENT
 
 
 # -- time steps --------------------------------------------------------------------------------------------------------
@@ -748,13 +554,12 @@ def rolled(tree, q, v, tau, dt, steps, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", [1, 8])
-@pytest.mark.parametrize("seed", range(3))
-def test_semi_implicit_steps(seed, lanes):
+@pytest.mark.parametrize("seed", range(2))
+def test_semi_implicit_steps(seed):
     """The same as the manifold's own rule, for all kinds of joints and for batches of any size."""
     m = some_mechanism(seed, 5, ("floating", "fixed")[seed % 2])
     tree, rng = m.tree, m.rng
-    step = ds.compile(tree, [], "step", lanes=lanes)
+    step = ds.compile(tree, [], "step")
     q, v, tau = tree.random(rng, 13), rng.normal(size=(13, tree.nv)), rng.normal(size=(4, 13, tree.nv))
     qs, vs = ds.rollout(step, q, v, tau, 0.01)
     assert qs.shape == (5, 13, tree.nq) and np.array_equal(qs[0], q) and np.array_equal(vs[0], v)
@@ -806,21 +611,6 @@ def test_statuses_of_rollouts_are_those_of_their_states():
         wanted = forward.solve(qs[:-1], vs[:-1], tau[:, some])
         assert np.array_equal(status, wanted.status) and np.all(status == ds.DynamicsStatus.REDUNDANT)
         assert error(vs[1:], vs[:-1] + 1e-3 * wanted.qdd) < DOUBLE
-
-
-@pytest.mark.usefixtures("one_lane")
-def test_rollouts_broadcast():
-    tree, _, q, v, tau = case("arm")
-    step = ds.compile(tree, [], "step", gravity="input")
-    dt = np.linspace(0.001, 0.002, 17)
-    qs, vs = ds.rollout(step, q, v[0], tau[:5], dt, gravity=np.array([0, 0, -1.0]))
-    assert qs.shape == (6, 17, 6)
-    one = ds.rollout(step, q[3], v[0], tau[:5], float(dt[3]), gravity=np.array([0, 0, -1.0]))
-    assert error(one[0], qs[:, 3]) < 1e-14 and error(one[1], vs[:, 3]) < 1e-14
-    none = ds.rollout(step, q, v, tau[:0], 0.1, gravity=np.zeros(3))
-    assert none[0].shape == (1, 17, 6) and np.array_equal(none[0][0], q)
-    with pytest.raises(ds.DelassusError, match="controls"):
-        ds.rollout(step, q, v, tau[0], 0.1, gravity=np.zeros(3))
 
 
 BODY = ds.mechanisms.free_body(1.0, np.diag([0.1, 0.2, 0.3]))
@@ -899,13 +689,10 @@ def test_derivatives_of_rollouts_in_every_batch(mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_rollouts_with_inputs_per_step(lanes):
+def test_rollouts_with_inputs_per_step():
     """Flags, targets and payloads that change from step to step, in one batch and broadcast to it."""
     tree, constraints, q, v, _ = case("loop")
-    step = ds.compile(
-        tree, constraints, "step", lanes=lanes, active=True, targets=True, gravity="input", payloads=["branch1_4"]
-    )
+    step = ds.compile(tree, constraints, "step", active=True, targets=True, gravity="input", payloads=["branch1_4"])
     rng, T = np.random.default_rng(3), 6
     others = {
         "payload0": np.array([0.3, 0, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1]),
@@ -1078,31 +865,6 @@ def test_rollouts_whose_numbers_overflow():
     slow, _, same = ds.rollout(step, tree.random(0), v[0], np.zeros((3, 3)), 1e-3, return_status=True)
     assert np.isnan(qs[1:, 1]).all() and np.isnan(vs[1:, 1]).all() and np.all(status[:, 1] == ds.DynamicsStatus.FAILED)
     assert np.array_equal(qs[:, 0], slow) and np.array_equal(status[:, 0], same) and np.isfinite(slow).all()
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-def test_statuses():
-    tree, constraints, q, v, tau = case("arm")
-    for what, given in (("dynamics", (q, v, tau)), ("dynamics_derivatives", (q, v, tau)), ("step", (q, v, tau, 0.1))):
-        kernel = ds.compile(tree, constraints, what)
-        *results, status = kernel(*given, return_status=True)
-        assert len(results) == len(kernel.results) and status.shape == (17,)
-        assert np.all(status == ds.DynamicsStatus.SOLVED)
-        assert kernel(*(x[0] if np.ndim(x) else x for x in given), return_status=True)[-1].shape == ()
-    with pytest.raises(ds.DelassusError, match="return_status"):
-        ds.compile(tree, [], "mass_matrix")(q, return_status=True)
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-def test_compliance_that_comes_with_each_call():
-    tree, constraints, q, v, tau = case("loop")
-    R = np.random.default_rng(0).uniform(1e-4, 1e-2, (17, 3))
-    forward = ds.compile(tree, constraints, "dynamics", compliance=["input", 1e-3])
-    expected = stacked(ds.forward_dynamics(tree, q, v, tau, constraints, compliance=[R, 1e-3]))
-    for result, known in zip(forward(q, v, tau, compliance0=R), expected, strict=True):
-        assert error(result, known) < 1e3 * DOUBLE
 
 
 @pytest.mark.usefixtures("one_lane")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import pickle
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -195,65 +193,6 @@ def test_weight_and_momentum(biped):
 
 
 # -- the same by other ways ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_kernels_do_what_the_algorithm_does_at_once(biped):
-    """Contacts of all kinds, limits, dry friction, a payload and a loop; `test_generated` has other solvers."""
-    contacts = [
-        ds.Contact(SOLES[0], Sphere(0.05), friction=0.8),
-        ds.Contact(SOLES[1], Capsule(0.03, 0.2), "input", friction=0.6),
-        ds.Contact("left_foot", Sphere(0.06), ("right_thigh", Capsule(0.05, 0.2)), friction=0.3),
-        ds.JointRows({"left_hip": 1.0, "right_knee": 0.5}),
-    ]
-    given = {"friction": "input", "restitution": "input", "payloads": ["left_foot"]}
-    options = {"solver": "nsgs", "sweeps": 3, "tolerance": 10.0, **given}
-    rng, n = np.random.default_rng(1), 9
-    kernel = ds.compile(biped, contacts, "contact_step", lanes=8, **options)
-    values = {
-        "q": biped.random(rng, batch=n),
-        "v": rng.normal(size=(n, biped.nv)),
-        "impulses": rng.uniform(0, 0.01, (n, kernel.arguments[2].size)),
-        "tau": rng.normal(size=(n, biped.nv)),
-        "dt": np.full(n, DT),
-        "payload0": np.tile([0.5, 0.1, 0, 0, 0.1, 0, 0.1, 0, 0, 0.1], (n, 1)),
-        "friction": rng.uniform(0.1, 1.0, (n, 3)),
-        "restitution": rng.uniform(0.0, 1.0, (n, 3)),
-    }
-    values["q"][:, 2] = rng.uniform(0.0, 0.4, n)
-    normals = rng.normal([0, 0, 5], 1.0, (n, 2, 3))
-    normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
-    values["ground1"] = np.concatenate([rng.uniform(-0.1, 0.1, (n, 2, 1)), normals], axis=-1)
-    names = [a.name for a in kernel.arguments]
-    assert sorted(names) == sorted(values)
-    found = kernel(*(values[name] for name in names))
-    wanted = interpreted(requested(biped, contacts, "contact_step", **options), values)
-    for x, (name, y) in zip(found, wanted.items(), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9, err_msg=name)
-
-
-def test_c_and_single_precision(tmp_path):
-    """C without fused operations, and float32, do what the kernel does."""
-    contacts = [ds.Contact("body", Capsule(0.05, 0.3), friction=0.5, restitution=0.3)]
-    options = {"sweeps": 20, "tolerance": 1e-4}
-    kernel = ds.compile(box(), contacts, "contact_step", **options)
-    single = ds.compile(box(), contacts, "contact_step", dtype="float32", **options)
-    rng, n = np.random.default_rng(0), 50
-    q, v = box().random(rng, batch=n), rng.normal(size=(n, 6))
-    q[:, 2] = rng.uniform(0.05, 0.15, n)
-    arrays = [q, v, np.zeros((n, 6)), rng.normal(size=(n, 6)), np.full(n, DT)]
-    wanted = kernel(*arrays)
-    _, source = kernel.export_c(tmp_path)
-    library = tmp_path / "step.so"
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, str(source), "-lm", "-o", str(library)], check=True, timeout=120)
-    found = [np.full_like(x, np.nan) for x in wanted]
-    run_c = getattr(ctypes.CDLL(str(library)), f"{source.stem}_batch")
-    run_c(ctypes.c_size_t(n), *(ctypes.c_void_p(x.ctypes.data) for x in (*arrays, *found)))
-    for x, y, z in zip(found, wanted, single(*(x.astype(np.float32) for x in arrays)), strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-6)  # where sweeps end may differ by one
-        np.testing.assert_allclose(z, y, atol=1e-4)
-    assert np.count_nonzero(wanted[2]) > n // 2
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def goals(m, constraints):
     return {"targets": targets, "baumgarte": stable, "poses": poses}
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(14))
 def test_random_mechanisms(seed):
@@ -145,7 +145,7 @@ def test_random_mechanisms_have_constraints():
     assert kept >= 14
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 def test_joint_kinds(kind):
@@ -187,7 +187,7 @@ def places(where):
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "axes"),
@@ -696,32 +696,6 @@ def results(found, batch):
     return [found.qdd, forces, *(getattr(found, name) for name in DERIVATIVES)]
 
 
-@pytest.mark.slow
-def test_kernels():
-    """Blocks of all numbers of states; `test_generated` has other robots."""
-    tree, constraints = (
-        ds.mechanisms.star(2, 2),
-        [ds.Point("branch1_2", axes="world"), ds.Point("branch2_2", "branch1_1")],
-    )
-    q, v, tau = state(tree, np.random.default_rng(7), (9,))
-    kernel = ds.compile(tree, constraints, "dynamics_derivatives", lanes=8)
-    assert [r.name for r in kernel.results] == NAMES
-    expected = results(ds.dynamics_derivatives(tree, q, v, tau, constraints), (9,))
-    found = kernel(q, v, tau)
-    out = tuple(np.empty_like(x) for x in found)
-    assert kernel(q, v, tau, out=out) is out
-    for one, same, known, name in zip(found, out, expected, NAMES, strict=True):
-        assert error(one, known) < DOUBLE and np.array_equal(one, same), name
-    for one, known in zip(kernel(q[2], v[2], tau[2]), expected, strict=True):
-        assert error(one, known[2]) < DOUBLE
-
-    q, v, tau = state(tree, np.random.default_rng(8), (41,))
-    whole = kernel(q, v, tau, threads=1)
-    for n in range(8, 41):  # blocks one or two at once, the last two overlapping
-        for one, known in zip(kernel(q[:n], v[:n], tau[:n], threads=1), whole, strict=True):
-            assert np.array_equal(one, known[:n])
-
-
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_kernels_where_rows_are_dependent(lanes):
     arm, tip, q, v, tau = planar_arm()
@@ -735,40 +709,6 @@ def test_kernels_where_rows_are_dependent(lanes):
     for results_ in (found, out):
         for one, known, name in zip(results_, expected, NAMES, strict=True):
             assert error(one, known) < DOUBLE, name
-
-
-@pytest.mark.slow
-def test_kernels_with_every_option():
-    tree = ds.mechanisms.star(2, 2)
-    constraints = [
-        ds.Point("branch1_2"),
-        ds.Point(ds.Frame("branch2_2", given="position"), "hub"),
-        ds.Rows("branch1_1", 1),
-    ]
-    hand = ds.Frame("branch2_2", (0.1, 0.0, 0.2))
-    baumgarte = [ds.Baumgarte(10.0, 0.7), 5.0, None]
-    kernel = ds.compile(
-        tree, constraints, "dynamics_derivatives", gravity="input", damping="input", wrenches=["hub", hand],
-        targets=[True, False, True], poses=True, baumgarte=baumgarte, payloads=["branch1_1"],
-    )  # fmt: skip
-    rng = np.random.default_rng(3)
-    given = {a.name: rng.uniform(0.1, 1.0, (6, *a.shape)) for a in kernel.arguments}
-    given["q"], given["payload0"] = tree.random(rng, 6), np.tile(PAYLOAD, (6, 1))
-    expected = ds.dynamics_derivatives(
-        tree, given["q"], given["v"], given["tau"], constraints, gravity=given["gravity"], damping=given["damping"],
-        wrenches={"hub": given["wrench0"], hand: given["wrench1"]}, baumgarte=baumgarte, rows=[given["K2"]],
-        targets=[given["target0"], None, given["target2"]], poses=[given["pose0"], None, None],
-        placements=[given["placement1"]], payloads={"branch1_1": given["payload0"]},
-    )  # fmt: skip
-    for one, known in zip(kernel(*given.values()), results(expected, (6,)), strict=True):
-        assert error(one, known) < DOUBLE
-    alone = {name: x[0] for name, x in given.items()}
-    assert check(
-        tree, alone["q"], alone["v"], alone["tau"], constraints, gravity=alone["gravity"], damping=alone["damping"],
-        wrenches={"hub": alone["wrench0"], hand: alone["wrench1"]}, baumgarte=baumgarte, rows=[alone["K2"]],
-        targets=[alone["target0"], None, alone["target2"]], poses=[alone["pose0"], None, None],
-        placements=[alone["placement1"]], payloads={"branch1_1": alone["payload0"]},
-    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -274,7 +274,7 @@ def test_errors_of_the_driver_are_those_of_xla(gpu):
     with pytest.raises(Exception, match=r"INTERNAL.*out of luck"):
         jax.block_until_ready(kernel(q, v))
     gpu.fails, gpu.devices[0x700] = 0, 2
-    gpu.fake.devices.append(fake_cuda.Device(2, (9, 0), 1 << 28, "Fake 2", True))
+    gpu.fake.devices.append(fake_cuda.Device(2, (9, 0), 1 << 28, "Fake 2"))
     gpu.stream = 0x700
     with pytest.raises(Exception, match=r"INTERNAL.*not loaded on this device"):
         jax.block_until_ready(kernel(q, v))

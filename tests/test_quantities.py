@@ -207,22 +207,6 @@ def test_requests_are_resolved_once(robot):
         requested(tree, constraints, "dynamics", dampin=None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "dtype"),
-    [("delassus", "float64"), ("delassus", "float32"), ("osim", "float32"), ("mass_matrix", "float64")],
-)
-def test_packed(what, dtype):
-    tree, feet = ds.mechanisms.star(2, 3), [ds.Weld("branch1_3"), ds.Point("branch2_3")]
-    whole, packed = (ds.compile(tree, feet, what, packed=p, dtype=dtype) for p in (False, True))
-    for batch in ((), (3,), (2, 37)):
-        q = tree.random(1, batch).astype(dtype)
-        found, expected = packed(q), whole(q)
-        n = expected.shape[-1]
-        assert found.shape == (*batch, n * (n + 1) // 2)
-        np.testing.assert_array_equal(found, expected[..., *np.tril_indices(n)])
-
-
 def test_packed_of_what_is_not_symmetric():
     tree, tip = ds.mechanisms.chain(3), ds.Point("link3")
     for what in ("jacobian", "dynamics"):

@@ -1,4 +1,4 @@
-"""Structure belongs to robot and constraints: all machines take the same steps, and no state heeds its batch mates."""
+"""Structure belongs to robot and constraints, whatever the numbers of states, limits and units are."""
 
 from __future__ import annotations
 
@@ -8,47 +8,17 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus_studies.cases import GO1_FEET, TALOS_FEET, quiet_load
 from internals import (
     TraceOps,
     calls,
-    example_robot_files,
 )
 from programs import reference
-from random_trees import build_tree, joint_kinds, some_constraints, some_mechanism
-from tools import UNPLANNED, requested, traced
+from random_trees import build_tree, joint_kinds, some_mechanism
+from tools import requested, traced
 
 EPSILON = 2.0**-52
 ALIKE = 1.5
 """Logarithm of the ratio of two reciprocal conditions that are one: they are measured with noise."""
-
-FEET = ("left_foot", "right_foot")
-
-
-def at_random(seed):
-    def make():
-        m = some_mechanism(seed, 9, ("fixed", "floating")[seed % 2])
-        return m.tree, [c for c in some_constraints(m, most=4)[0] if c.rows is not None]
-
-    return pytest.param(make, id=f"random{seed}")
-
-
-def installed(name, constraints):
-    missing = name not in example_robot_files()
-    mark = pytest.mark.skipif(missing, reason="example-robot-data is not installed")
-    return pytest.param(lambda: (quiet_load(name), constraints), id=name, marks=mark)
-
-
-CASES = [
-    pytest.param(lambda: (ds.mechanisms.humanoid(), [ds.Weld(x) for x in FEET]), id="two welds"),
-    pytest.param(lambda: (ds.mechanisms.humanoid(), [ds.Point(x) for x in FEET]), id="two points"),
-    pytest.param(
-        lambda: (ds.mechanisms.humanoid(), [ds.Weld("left_foot"), ds.Point("left_hand", "right_hand")]), id="loop"
-    ),
-    installed("talos_reduced", [ds.Weld(x) for x in TALOS_FEET]),
-    installed("go1", [ds.Point(x) for x in GO1_FEET]),
-    *(at_random(seed) for seed in range(30, 33)),
-]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,56 +36,11 @@ def test_differences_of_known_numbers_that_are_round_off_are_zero(seed):
     assert known == 1.0 and 0.01 < rounded * EPSILON < 1.0
 
 
-def some_states(tree):
-    """Random states, the neutral one and one next to it, where limbs are stretched."""
-    rng = np.random.default_rng(0)
-    still = tree.neutral()
-    q = np.stack([tree.random(rng), still, tree.integrate(still, np.full(tree.nv, 1e-7)), tree.random(rng)])
-    return {"q": q, "v": rng.normal(size=(4, tree.nv)), "tau": rng.normal(size=(4, tree.nv))}
-
-
-def condition(tree, constraints, q):
-    """How much round-off grows: the condition of ``M``, times that of the regular part of ``G``."""
-    G = ds.delassus(tree, constraints, q, method="dense")
-    values = np.linalg.eigvalsh(G)
-    kept = values[values > 1e-9 * values[-1:]]
-    return np.linalg.cond(ds.mass_matrix(tree, q)) * (kept[-1] / kept[0] if len(kept) else 1.0)
-
-
 def apart(a, b):
     """Largest difference relative to the largest entry."""
     assert np.array_equal(np.isfinite(a), np.isfinite(b))
     size = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
     return np.max(np.abs(a - b), initial=0.0, where=np.isfinite(b)) / (size or 1.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", CASES[4:6])
-def test_a_state_does_not_heed_its_batch_mates(make):
-    tree, constraints = make()
-    states = some_states(tree)
-    q, v, tau = states.values()
-    room = [100 * EPSILON * condition(tree, constraints, x) for x in q]
-    batches = ((0, 1, 2, 3), (1, 0))
-    for method in UNPLANNED:
-        alone = [ds.delassus(tree, constraints, x, method=method) for x in q]
-        for batch in batches:
-            together = ds.delassus(tree, constraints, q[list(batch)], method=method)
-            for k, G in zip(batch, together, strict=True):
-                assert apart(G, alone[k]) <= room[k], method
-    for method in ds.DYNAMICS_METHODS:
-        used = [] if method == "aba" else constraints
-        soft = {"compliance": 1e-3} if method.endswith("soft") else {}
-        alone = [ds.forward_dynamics(tree, *x, used, method=method, **soft) for x in zip(q, v, tau, strict=True)]
-        for batch in batches:
-            at = list(batch)
-            together = ds.forward_dynamics(tree, q[at], v[at], tau[at], used, method=method, **soft)
-            for row, k in enumerate(at):
-                assert together.status[row] == alone[k].status.item() and together.rank[row] == alone[k].rank, method
-                assert apart(together.qdd[row], alone[k].qdd) <= room[k], method
-                if used:
-                    f, own = (np.concatenate(forces, axis=-1) for forces in (together.forces, alone[k].forces))
-                    assert apart(f[row], own) <= room[k], method
 
 
 @pytest.mark.slow
@@ -169,6 +94,7 @@ def in_units(m, length):
     return build_tree("units", links, joints, root="floating" if m.floating else "fixed")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("given", ["nothing", "position", "rows", "payload"])
 @pytest.mark.parametrize("seed", range(40, 44))
 def test_units_of_length_do_not_matter(seed, given):

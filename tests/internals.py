@@ -21,16 +21,12 @@ from delassus.compiler.evaluator import Evaluated, laid_out, machine
 from delassus.compiler.jit import compile as runtime_loops
 from delassus.compiler.jit.compile import Bound, compiled, compiled_for, inlined
 from delassus.compiler.jit.memory import call_at
-from delassus.compiler.machine import code
 from delassus.compiler.machine import ptx as ptx_module
-from delassus.compiler.machine.code import key_of
 from delassus.compiler.machine.cpu import Code, Host, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import optimise
-from delassus.compiler.program.pipeline import cut, make_program
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
-from delassus.compiler.program.trace import SCANS, trace, trace_request
 from delassus.compiler.targets.c import module as c
 from delassus.compiler.targets.c.module import c_source, write_c
 from delassus.compiler.targets.casadi import casadi_function
@@ -72,8 +68,11 @@ from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.evaluate import rcond_program
+from delassus.quantities.pipeline import cut, make_program
 from delassus.quantities.request import request
-from delassus.runtime import calls, fastcall, threads
+from delassus.quantities.trace import trace, trace_request
+from delassus.runtime import calls, code, fastcall, threads
+from delassus.runtime.code import key_of
 from delassus.runtime.cuda import driver
 from delassus.runtime.fallback import exact_steps, solve_states
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
@@ -93,6 +92,7 @@ from delassus.spatial.rotations import (
     skew,
 )
 from delassus.spatial.trace import sincos
+from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity

@@ -106,7 +106,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("        if len(outputs) % lanes:\n            continue\n", ""),
         ),
     },
-    "compiler/program/pipeline.py": {
+    "quantities/pipeline.py": {
         "test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias": (
             ("if dtype and asked.solves and not asked.error_dtype and are_no_guide(", "if False and are_no_guide("),
         ),
@@ -123,7 +123,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
              "places = self.place"),
         ),
     },
-    "compiler/program/trace.py": {
+    "quantities/trace.py": {
         "test_compiled_dynamics.py::test_sums_of_blocks_say_whether_results_are_finite": (
             ("nodes = nodes.difference(of_total) | {total}", "nodes = nodes.difference(of_total)"),
             ("if nodes.issuperset(of_total):", "if True:"),
@@ -758,7 +758,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("ill_conditioned, axis=0) | opened", "ill_conditioned, axis=0)"),
         ),
     },
-    "runtime/step_tangents.py": {
+    "runtime/rollouts/step_tangents.py": {
         "test_identify.py::test_payload_from_trajectories": (
             ("solved[unit] and some.right[s]", "solved[unit]"),
             ("solved[unit] and some.right[s]", "some.right[s]"),

@@ -33,7 +33,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
     "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "simulate", "contact",
-    "api", "runtime", "compiler", "quantities", "accuracy", "planner", "algorithms", "formats",
+    "api", "runtime", "quantities", "accuracy", "planner", "compiler", "algorithms", "formats",
     "constraints", "model", "spatial", "frozen", "errors", "version",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.

@@ -24,8 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delassus as ds
-from delassus.compiler.program.header import file_header
 from delassus.compiler.targets.c.text import comment, identifier, literal
+from delassus.quantities.pipeline import file_header
 from internals import (
     Argument,
     Builder,

@@ -16,7 +16,7 @@ from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs
 from internals import (
     DYNAMICS_ALGORITHMS,
     NEVER,
-    SCANS,
+    CallingTraceOps,
     EliminationOrder,
     TraceOps,
     calls,
@@ -267,19 +267,22 @@ def test_structure_is_found_in_long_mechanisms():
     assert max(asked_of) <= 12
 
 
-@pytest.mark.parametrize("scans", [None, SCANS])
-def test_pivots_that_meet_in_a_product_are_a_chain(scans):
-    """In Python and compiled: of two pivots apart an estimate is that of the worse one, of two in a chain of both."""
+@pytest.mark.parametrize("has_calls", [False, True])
+def test_pivots_that_meet_in_a_product_are_a_chain(has_calls):
+    """Compiled, and in Python of a graph with calls: the worse one of two pivots apart counts, both of a chain."""
     asked, found = requested(ds.mechanisms.pendulum(4), (), "mass_matrix"), []
     for meet in (False, True):
-        ops = TraceOps()
+        ops = CallingTraceOps()
         q = symbolic_request(asked, ops).entries("q")
+        if has_calls:
+            ops.map(lambda a: (a @ a,), [(ops.matrix([[x]]),) for x in q])
+            assert ops.graph([]).calls
         first, second = q[0] * q[0], q[1] * q[1]
         x, y = q[2] / first, q[3] / second
         for pivot in (first, second, x * y if meet else x + y):
             ops.pivot(pivot)
         outputs = [ops.nodes(ops.matrix([[1.0 / (x * y if meet else x + y)]]))]
-        made = rcond_by_pivots(asked, ops, outputs, scans)
+        made = rcond_by_pivots(asked, ops, outputs)
         (rcond,) = interpret(ops.graph([[made.rcond.node]]), np.array([[1e-2, 1e-2, 1.0, 1.0], [1e-2, 1.0, 1.0, 1.0]]))
         found.append(rcond[0, 0] / rcond[1, 0])
     apart, chain = found

@@ -15,9 +15,9 @@ import delassus as ds
 from delassus import Point, Weld, mechanisms
 from delassus.compiler.program import stages, workspace_slots
 from delassus.compiler.program.stages import cut
-from delassus.spatial.trace.batched_calls import CallingTraceOps
 from internals import (
     Argument,
+    CallingTraceOps,
     NumpyOps,
     Op,
     Program,

@@ -205,8 +205,8 @@ from delassus.version import renamed as _renamed
 if _typing.TYPE_CHECKING:
     from delassus import contact
     from delassus.api.excitation import ExcitingMotion, exciting_motion
-    from delassus.compiler.program.trace import OperationReport, count_operations
     from delassus.contact.scene import Scene
+    from delassus.quantities.trace import OperationReport, count_operations
     from delassus.runtime.compile import compile
     from delassus.runtime.cuda.kernel import CudaKernel
     from delassus.runtime.identify import Identification, identify
@@ -314,13 +314,13 @@ _LATER = {
     "Identification": "delassus.runtime.identify",
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
-    "OperationReport": "delassus.compiler.program.trace",
+    "OperationReport": "delassus.quantities.trace",
     "Plan": "delassus.simulate.ilqr",
     "Scene": "delassus.contact.scene",
     "Simulator": "delassus.simulate.simulator",
     "compile": "delassus.runtime.compile",
     "contact": "delassus.contact",
-    "count_operations": "delassus.compiler.program.trace",
+    "count_operations": "delassus.quantities.trace",
     "exciting_motion": "delassus.api.excitation",
     "identify": "delassus.runtime.identify",
     "ilqr": "delassus.simulate.ilqr",

@@ -22,6 +22,7 @@ from delassus.algorithms.loops.independent import moved_rows, rank, row_squares,
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem
+from delassus.compiler.program.traced import Traced
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
 from delassus.model.kinematics import generic_configurations
@@ -32,7 +33,6 @@ from delassus.spatial.motion import diagonal, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import undisturbed
-from delassus.spatial.trace.interpret import interpret_trace
 from delassus.spatial.trace.trace_ops import TraceOps
 
 
@@ -219,7 +219,7 @@ def at_configurations(
     """What ``make`` makes of the robot at configurations (k, nq), and with each call anything: arrays (k, i, j)."""
     ops = TraceOps()
     found = make(_problem(ops, tree, constraints, ops.vector(tree.nq, generic_configurations(tree, 0).tolist())))
-    values = interpret_trace(ops, [ops.nodes(a) for a in found], q)
+    values = Traced(ops, [ops.nodes(a) for a in found], tree.nq)(q)
     return [x.reshape(len(q), *ops.shape(a)) for a, x in zip(found, values, strict=True)]
 
 

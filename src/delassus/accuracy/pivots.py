@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus.compiler.passes import values as compiled
+from delassus.compiler.passes.scans import reachable
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
@@ -93,24 +95,6 @@ class ByPivots:
     noise: Array
 
 
-class Scans(NamedTuple):
-    """What goes through all nodes of a graph, in Python or compiled.
-
-    Attributes
-    ----------
-    reachable : callable
-        As `Graph.reachable`.
-    values : callable
-        As `values`.
-    meetings : callable
-        As `meetings`.
-    """
-
-    reachable: Callable[[Graph, Iterable[int]], NDArray[np.bool_]]
-    values: Callable[..., Mapping[int, Array]]
-    meetings: Callable[[Graph, Sequence[int]], list[int]]
-
-
 def by_pivots(
     ops: TraceOps,
     outputs: Sequence[Sequence[int]],
@@ -119,7 +103,6 @@ def by_pivots(
     is_solved: bool = True,
     is_switched: bool = False,
     known: float = TUNING.known,
-    scans: Scans | None = None,
 ) -> ByPivots | None:
     """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
@@ -129,29 +112,28 @@ def by_pivots(
     else those that the results need. ``is_switched``: whether constraints can be off. What grows by more than ``known``
     over the noise is round-off.
     """
-    scans = scans or Scans(Graph.reachable, values, meetings)
     if not ops.pivots and max(ops.roundings.values(), default=0.0) <= CANCELLED:
         return None
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
     graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
     if not is_solved:
-        needed = scans.reachable(graph, (node for nodes in outputs for node in nodes))
+        needed = _reachable(graph, [node for nodes in outputs for node in nodes])
         pivots = [pivot for pivot in pivots if needed[pivot[0]]]
-    if not pivots and not _is_coarse(ops, graph, outputs, scans):
+    if not pivots and not _is_coarse(ops, graph, outputs):
         return None
     states = usual()
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
     x = _with_loops(ops, graph, x)
     of_pivots = [size for _, size, *_ in pivots] if is_solved else ()
-    found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known, scans)
+    found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known)
     sizes = [_size(found, size, squared) for _, size, squared, _ in pivots]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     references = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(references) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
         return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
-    powers = [_powers(sizes, pivots, graph, x, rows, scans) for rows in scaled]
+    powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
-    before = _before(graph, pivots, scans)
+    before = _before(graph, pivots)
     relative: list[Expression | None] = []
     for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
@@ -174,9 +156,13 @@ def by_pivots(
     return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
 
 
-def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]], scans: Scans) -> bool:
+def _reachable(graph: Graph, roots: Sequence[int]) -> NDArray[np.bool_]:
+    return graph.reachable(roots) if graph.calls else reachable(graph, [np.array(roots, dtype=np.int64)])
+
+
+def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]]) -> bool:
     """Whether results need known numbers of large round-off."""
-    needed = scans.reachable(graph, (node for nodes in outputs for node in nodes))
+    needed = _reachable(graph, [node for nodes in outputs for node in nodes])
     numbers = graph.value[needed & (graph.op == Op.CONSTANT)]
     return any(ops.rounding(x) > TUNING.coarse for x in numbers.tolist())
 
@@ -205,7 +191,7 @@ def _least_product(
 
 
 def _measured(
-    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float, scans: Scans
+    graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float
 ) -> tuple[Mapping[int, Array], Array, NDArray[np.bool_]]:
     """Values of outputs, the relative error of results at each state, and at which of them something is known.
 
@@ -214,7 +200,7 @@ def _measured(
     n = len(x)
     random = np.random.default_rng(0)
     noise = np.array([np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
-    both = scans.values(graph, np.concatenate([x, x]), noise, rounding)
+    both = values(graph, np.concatenate([x, x]), noise, rounding)
     error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
         if len(nodes):
@@ -224,7 +210,7 @@ def _measured(
                 apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
             if not np.all(own < TUNING.known):
-                whole = scans.values(graph, np.abs(x), of_sizes=True) if whole is None else whole
+                whole = values(graph, np.abs(x), of_sizes=True) if whole is None else whole
                 own[
                     size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
                 ] = 0.0
@@ -249,6 +235,8 @@ def values(
     What each operation and known number makes is multiplied by the next row of ``noise`` (k, states), as ``rounding``
     says of numbers. ``of_sizes``: what operations make of the sizes of their operands, if nothing cancels.
     """
+    if not graph.calls:  # compiled, to the bit
+        return compiled.values(graph, x, noise, rounding, of_sizes)
     turns: Iterator[Any] = itertools.cycle([1.0] if noise is None else noise)
 
     def rounded(c: float) -> Array:
@@ -300,6 +288,8 @@ def meetings(graph: Graph, pivots: Sequence[int]) -> list[int]:
     Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
     other, on the way to a further pivot.
     """
+    if not graph.calls:
+        return compiled.meetings(graph, pivots)
     index = {node: k for k, node in enumerate(pivots)}
     needed = graph.reachable(index).tolist()
     met: list[int] = []
@@ -321,12 +311,12 @@ def meetings(graph: Graph, pivots: Sequence[int]) -> list[int]:
     return meet
 
 
-def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]], scans: Scans) -> list[list[int]]:
+def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:
     """Predecessors of each pivot: the last ones of its system whose errors it inherits."""
     systems: dict[int, int] = {}
     for k, (*_, system) in enumerate(pivots):
         systems[system] = systems.get(system, 0) | 1 << k
-    meet = scans.meetings(graph, [node for node, *_ in pivots])
+    meet = meetings(graph, [node for node, *_ in pivots])
     meet = [
         found & systems[system] & (1 << k) - 1 for k, (found, (*_, system)) in enumerate(zip(meet, pivots, strict=True))
     ]
@@ -351,12 +341,11 @@ def _powers(
     graph: Graph,
     x: Array,
     rows: slice,
-    scans: Scans,
 ) -> list[int]:
     """The power of the square of the size of rows that each pivot grows with."""
     twice = x.copy()
     twice[:, rows] *= 2.0
-    found = scans.values(graph, twice)
+    found = values(graph, twice)
     out = []
     for size, (_, node, squared, _) in zip(sizes, pivots, strict=True):
         with np.errstate(all="ignore"):

@@ -307,9 +307,9 @@ def export(
 def _write(asked: Request, out: Path, scalar: Scalar, casadi: int, ptx: bool) -> None:
     """Write the program of a request, with derivatives up to the order ``casadi``, as C or PTX."""
     from delassus.compiler.machine.ptx import write_ptx
-    from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
     from delassus.compiler.targets.c.module import write_c
     from delassus.errors import ConfigurationError
+    from delassus.quantities.pipeline import derivative_programs, make_program, without_estimate
 
     program = without_estimate(asked, make_program(asked))
     if ptx and casadi:

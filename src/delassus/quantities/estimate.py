@@ -12,7 +12,7 @@ from functools import partial, reduce
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
-from delassus.accuracy.pivots import TUNING, ByPivots, Scans, by_pivots
+from delassus.accuracy.pivots import TUNING, ByPivots, by_pivots
 from delassus.accuracy.policy import ACCURATE
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
@@ -54,7 +54,6 @@ def rcond_by_errors(
     ops: TraceOps,
     errors: Sequence[Scalar],
     outputs: Sequence[Sequence[int]],
-    scans: Scans | None = None,
 ) -> Scalar:
     """Reciprocal condition of a request that has been traced, by estimates of the errors of its solutions.
 
@@ -66,14 +65,12 @@ def rcond_by_errors(
     for node in sorted(ops.exact):  # dependent rows, which the method leaves out, do not show in what it corrects
         rcond = rcond * Expression(ops, node)
     takes_any = not asked.knows_rank or all(asked.options.soft)
-    found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs, scans)
+    found = None if takes_any or not asked.quantity.has_status else rcond_by_pivots(asked, ops, outputs)
     least = max(INDEPENDENT, INDEPENDENT_BY_ROUND_OFF * epsilon)
     return rcond if found is None else rcond * ops.less(least, found.independence)
 
 
-def rcond_by_pivots(
-    asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]], scans: Scans | None = None
-) -> ByPivots | None:
+def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[int]]) -> ByPivots | None:
     """Reciprocal condition by pivots; None if the request divides by nothing. What iterates is judged by its matrix."""
     scaled, start = list[slice](), 0
     for argument in asked.arguments:
@@ -91,7 +88,6 @@ def rcond_by_pivots(
         asked.quantity.has_status,
         asked.options.active,
         known,
-        scans,
     )
 
 

@@ -33,6 +33,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import mobility_bound
 from delassus.algorithms.rnea import applied_forces
+from delassus.compiler.program.traced import Traced
 from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
@@ -43,7 +44,8 @@ from delassus.quantities.request import AUTO, Request, request
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
-from delassus.spatial.trace.graph import Graph
+from delassus.spatial.trace.batched_calls import CallingTraceOps
+from delassus.spatial.trace.graph import Graph, undisturbed
 from delassus.spatial.trace.interpret import interpret
 from delassus.spatial.trace.trace_ops import TraceOps
 
@@ -338,52 +340,37 @@ def accurate(asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_])
 
 @dataclass(frozen=True, slots=True)
 class ExactStep:
-    """A contact step to whose first problems so many impulses each are given, and whether it is solved.
-
-    It ends at a problem without impulses; the numbers of that are the results then.
-    """
+    """A contact step to whose first problems so many impulses each are given; it raises `Unsolved` at the next one."""
 
     quantity: Quantity
     sizes: tuple[int, ...]
 
     def __call__(self, bound: BoundRequest) -> list[Matrix]:
-        """Run the step up to there."""
-        try:
-            results = self.run(bound)
-        except Unsolved as unsolved:
-            numbers = list[Any]()
-            of_numbers(unsolved.problem, numbers.append)
-            results = [from_entries(bound.ops, numbers)]
-        bound.errors = [0.0]
-        return results
-
-    def run(self, bound: BoundRequest) -> list[Matrix]:
-        """Results of the step; raises `Unsolved` at a problem without impulses."""
+        """Results of the step, and whether it is solved."""
         step = BoundRequest(replace(bound.request, quantity=self.quantity), bound.ops, bound.values)
-        step.order, step.solver = bound.order, Exact([bound.entries(name) for name in GIVEN[: len(self.sizes)]])
+        step.solver = Exact([bound.entries(name) for name in GIVEN[: len(self.sizes)]])
         results = step.results().values()
         is_within = 1.0 if step.is_within is None else step.is_within
         return [*results, bound.ops.matrix([[is_within]])]
 
 
 @lru_cache(maxsize=64)
-def exact_step(asked: Request, sizes: tuple[int, ...]) -> tuple[Request, Unsolved | None]:
-    """Request of an `ExactStep`, and the problem at which it ends, of symbols, if it does."""
-    step, quantity, unsolved = ExactStep(asked.quantity, sizes), asked.quantity, None
-    outputs = *quantity.outputs, Output("solved", (), "whether it is solved")
+@undisturbed
+def exact_step(asked: Request, sizes: tuple[int, ...]) -> tuple[Request, Traced, Unsolved | None]:
+    """Request of an `ExactStep`, its program, and the problem at which it ends, of symbols, if it does.
 
-    def made(outputs: tuple[Output, ...]) -> Request:
-        name, inputs = f"{quantity.name}, impulses {sizes}", (*quantity.inputs, *GIVEN[: len(sizes)])
-        own = Quantity(name, quantity.meaning, inputs, outputs, step, options=quantity.options)
-        return replace(asked, quantity=own, error_dtype="float64")
-
+    What the program makes are results and whether it is solved, or the numbers of the problem.
+    """
+    quantity, unsolved = asked.quantity, None
+    own = replace(quantity, inputs=(*quantity.inputs, *GIVEN[: len(sizes)]), run=ExactStep(quantity, sizes))
+    step, ops = replace(asked, quantity=own), CallingTraceOps()
     try:
-        step.run(symbolic_request(made(outputs), TraceOps()))
+        results = step.quantity.run(symbolic_request(step, ops))
     except Unsolved as found:
         numbers, unsolved = list[Any](), found
         of_numbers(found.problem, numbers.append)
-        outputs = (Output("numbers", (len(numbers),), "of the problem"),)
-    return made(outputs), unsolved
+        results = [from_entries(ops, numbers)]
+    return step, Traced(ops, [ops.nodes(a) for a in results], sum(a.size for a in step.arguments)), unsolved
 
 
 def of_numbers(problem: StepProblem, number: Callable[[Any], Any]) -> Any:
@@ -398,15 +385,20 @@ def of_numbers(problem: StepProblem, number: Callable[[Any], Any]) -> Any:
     return SimpleNamespace(points=points, joints=joints, G=G, b=b)
 
 
-def interpreted(
-    asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
-) -> list[Any]:
-    """Run a program at some states, a few at a time: all that it computes stays in memory."""
+def inputs_at(asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> Array:
+    """Numbers of all arguments at some states (n, numbers), zero of arguments that are not given."""
     columns, n = [], int(np.count_nonzero(where))
     for a in asked.arguments:
         x = 0.0 if given.get(a.name) is None else np.asarray(given[a.name])
         columns.append(np.broadcast_to(x, (*where.shape, *a.shape))[where].reshape(n, a.size))
-    inputs = np.concatenate([np.zeros((n, 0)), *columns], axis=1).astype(dtype)
+    return np.concatenate([np.zeros((n, 0)), *columns], axis=1)
+
+
+def interpreted(
+    asked: Request, program: Graph, given: Mapping[str, Any], where: NDArray[np.bool_], dtype: Any
+) -> list[Any]:
+    """Run a program at some states, a few at a time: all that it computes stays in memory."""
+    inputs = inputs_at(asked, given, where).astype(dtype)
     parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 

@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.policy import ERROR_BOUND, check_error_bound
-from delassus.compiler.machine.code import KnownProgram, MachineCode, key_of
 from delassus.compiler.machine.cpu import host
-from delassus.compiler.program.pipeline import derivative_programs, make_program, without_estimate
 from delassus.compiler.program.program import Program, Result
 from delassus.compiler.targets.c.text import Scalar
 from delassus.errors import ConfigurationError
 from delassus.frozen import cached_property, digest_of, named_tuple
 from delassus.model.check import check_batch, check_flag, check_path, check_whole
+from delassus.quantities.pipeline import derivative_programs, make_program, without_estimate
 from delassus.quantities.request import Request
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
+from delassus.runtime.code import KnownProgram, MachineCode, key_of
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.helper import HELPED
 from delassus.runtime.threads import number_of, over_states

@@ -24,12 +24,12 @@ from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, are_finite
 from delassus.algorithms.contact.solvers import EXACT
 from delassus.quantities.estimate import next_method
-from delassus.quantities.evaluate import exact_step, of_numbers
+from delassus.quantities.evaluate import exact_step, inputs_at, of_numbers
 from delassus.quantities.quantity import GIVEN
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.runtime.calls import SolvedCall, States, call_of, evaluated, solved_call
+from delassus.runtime.calls import SolvedCall, call_of, solved_call
 from delassus.spatial.rotations import Array
 
 
@@ -205,11 +205,13 @@ def exact_steps(asked: Request, values: Mapping[str, Any], n: int) -> tuple[list
     """Outputs of contact steps at n states, and which of them are solved, impulses by the solvers of scenes."""
     given, sizes = {name: np.asarray(x, dtype=float) for name, x in values.items()}, tuple[int, ...]()
     while True:
-        step, unsolved = exact_step(asked, sizes)
-        found, _ = evaluated(step, States(step, given, (n,)))
+        step, program, unsolved = exact_step(asked, sizes)
+        found = program(inputs_at(step, given, np.ones(n, dtype=bool)))
         if unsolved is None:
-            return found[:-1], found[-1] > 0.0
-        numbers = iter(found.T)
+            *results, solved = found
+            shapes = map(asked.shape_of, asked.outputs)
+            return [x.reshape(n, *shape) for x, shape in zip(results, shapes, strict=True)], solved[:, 0] > 0.0
+        numbers = iter(found[0].T)
         problem = of_numbers(unsolved.problem, lambda _, left=numbers: next(left))  # type: ignore[misc]
         impulses = np.stack(EXACT[0](problem, unsolved.tolerance), axis=1)
         given[GIVEN[len(sizes)]], sizes = impulses, (*sizes, impulses.shape[1])

@@ -30,7 +30,7 @@ from delassus.model.inertia import parameters_in_frame
 from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.measured import Measured, Samples, Starts, Windows, deviations
-from delassus.runtime.step_tangents import Mask, Values
+from delassus.runtime.rollouts.step_tangents import Mask, Values
 from delassus.spatial.rotations import Array
 
 HUBER = 1.345

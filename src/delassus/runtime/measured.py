@@ -21,7 +21,7 @@ from delassus.runtime.arrays import gathered, ordered, result_arrays
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.runtime.rollouts.rollout import rollout
-from delassus.runtime.step_tangents import (
+from delassus.runtime.rollouts.step_tangents import (
     Mask,
     StepDerivatives,
     Values,

@@ -13,11 +13,11 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import interpret_program
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
 from delassus.quantities.keywords import What
+from delassus.quantities.pipeline import make_program
 from delassus.quantities.request import Request, request
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, benchmark_cases, random_states

@@ -21,11 +21,11 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.accuracy.policy import ERROR_BOUND
-from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program, interpret_program
 from delassus.constraints import Constraint
 from delassus.formats.load import example_robot_files
 from delassus.quantities import find_quantity
+from delassus.quantities.pipeline import make_program
 from delassus.quantities.request import Request, request
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, quiet_load

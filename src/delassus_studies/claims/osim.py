@@ -17,11 +17,11 @@ import delassus as ds
 from delassus.algorithms.osim import METHODS
 from delassus.algorithms.osim.pv_fast import FastFactor, branches
 from delassus.algorithms.problem import Problem
-from delassus.compiler.program.trace import OperationReport, count
 from delassus.constraints import Constraint
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import asimo
+from delassus.quantities.trace import OperationReport, count
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.motion import from_entries
 from delassus.spatial.ops import Matrix

@@ -1,14 +1,12 @@
-"""Values of a graph at many states, and which of its pivots meet, by compiled loops: `SCANS` of `by_pivots`."""
+"""Values of a graph at many states, and which of its pivots meet, by compiled loops; neither has calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from delassus.accuracy import pivots
-from delassus.accuracy.pivots import Array, Scans
-from delassus.compiler.passes.rebuild import Flags
+from delassus.compiler.passes.rebuild import Array
 from delassus.compiler.passes.scans import EVALUATE, MEET, SLOTS, nodes_of, reachable, run
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.interpret import last_uses
@@ -16,10 +14,6 @@ from delassus.spatial.trace.operations import OPERATIONS, Op
 
 IS_EXACT = np.array([op not in OPERATIONS or OPERATIONS[op].is_exact for op in Op])
 """Of each kind of operation."""
-
-
-def _reachable(graph: Graph, roots: Iterable[int]) -> Flags:
-    return graph.reachable(roots) if graph.calls else reachable(graph, [np.fromiter(roots, np.int64)])
 
 
 def values(
@@ -30,8 +24,6 @@ def values(
     of_sizes: bool = False,
 ) -> dict[int, Array]:
     """As `delassus.accuracy.pivots.values`, to the bit."""
-    if graph.calls:
-        return pivots.values(graph, x, noise, rounding, of_sizes)
     needed, n, nodes = reachable(graph), len(graph), nodes_of(graph)
     row = np.full(n, -1)
     n_rows, _ = run(SLOTS, nodes, flags=needed, x=np.array(last_uses(graph, needed)), y=row)
@@ -57,8 +49,6 @@ def values(
 
 def meetings(graph: Graph, of_pivots: Sequence[int]) -> list[int]:
     """As `delassus.accuracy.pivots.meetings`."""
-    if graph.calls:
-        return pivots.meetings(graph, of_pivots)
     n, words = len(of_pivots), (len(of_pivots) + 63) // 64
     index = np.full(len(graph), -1)
     index[[*of_pivots]] = range(n)
@@ -66,6 +56,3 @@ def meetings(graph: Graph, of_pivots: Sequence[int]) -> list[int]:
     needed = reachable(graph, [np.array(of_pivots, dtype=np.int64)])
     run(MEET, nodes_of(graph), flags=needed, x=index, two=met, three=meet)
     return [int.from_bytes(row.astype("<i8").tobytes(), "little") for row in meet[:n]]
-
-
-SCANS = Scans(_reachable, values, meetings)

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from delassus.compiler.machine.code import DeviceCode, key_of_ptx
 from delassus.compiler.machine.ptx import ARCHITECTURE, MOST_STATES, THREADS, shared_bytes
 from delassus.compiler.targets.llvm.threads import WARP
 from delassus.errors import ConfigurationError, shown
@@ -22,6 +21,7 @@ from delassus.model.check import check_flag, check_whole, library_of
 from delassus.quantities.request import Request
 from delassus.runtime import libraries
 from delassus.runtime.any_kernel import made_request, the_same
+from delassus.runtime.code import DeviceCode, key_of_ptx
 from delassus.runtime.cuda.arrays import is_on_device
 from delassus.runtime.cuda.calls import LaunchedKernel, call_from_host, call_on_device
 from delassus.runtime.cuda.driver import Driver, Loaded, driver

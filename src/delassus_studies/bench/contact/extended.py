@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import delassus as ds
-from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
+from delassus.quantities.pipeline import make_program
 from delassus.spatial.numpy_ops import NumpyOps
 from delassus.spatial.rotations import Array
 from delassus.spatial.trace.interpret import interpret

@@ -14,9 +14,9 @@ from delassus.compiler.machine import cache as disk
 from delassus.compiler.machine.background import Job, maker, mode, one_at_a_time
 from delassus.compiler.machine.cache import sources
 from delassus.compiler.machine.cpu import Code, host, object_code, versions
-from delassus.compiler.program.pipeline import make_program
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
+from delassus.quantities.pipeline import make_program
 from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount, undisturbed
 from delassus.version import __version__

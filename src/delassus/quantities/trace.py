@@ -15,7 +15,6 @@ from delassus.algorithms.dynamics.integrate import position_rates, tangent_rates
 from delassus.algorithms.inputs import CONFIGURATIONS
 from delassus.algorithms.problem import Problem
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, jacobian, tangents
-from delassus.compiler.passes.values import SCANS
 from delassus.compiler.program.program import Result
 from delassus.constraints import Argument, Constraint
 from delassus.frozen import Frozen
@@ -140,9 +139,9 @@ def trace_request(asked: Request, with_rcond: bool = True, calls: bool = False, 
             _differentiate(traced, before, after)
     rcond = None
     if with_rcond and bound.errors:
-        rcond = rcond_by_errors(asked, traced.ops, bound.errors, traced.computed, SCANS)
+        rcond = rcond_by_errors(asked, traced.ops, bound.errors, traced.computed)
     elif with_rcond:
-        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed, SCANS)
+        traced.by_pivots = rcond_by_pivots(asked, traced.ops, traced.computed)
         rcond = None if traced.by_pivots is None else traced.by_pivots.rcond
     if bound.is_within is not None and with_rcond:
         rcond = traced.ops.select(bound.is_within, 1.0 if rcond is None else rcond, -1.0)

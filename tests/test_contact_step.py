@@ -559,6 +559,21 @@ def test_rollouts_are_steps():
             ds.rollout(kernel, q0, v0, controls, dt, friction=mu)
 
 
+def test_a_policy_meets_steps_that_are_not_solved():
+    """Of a batch that falls: parts under a policy with such steps and parts without them are one trajectory."""
+    kernel = ds.compile(box(), [ds.Contact("body", Box(0.4, 0.3, 0.2))], "contact_step", sweeps=1, tolerance=1e-12)
+    q = np.array([[0, 0, 0.3, 0.1, 0, 0, 1.0], [0, 0, 0.3, 0, 0.1, 0.1, 1.0]])
+    q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1, keepdims=True)
+    v = np.array([0.3, 0, -1.0, 0, 0, 1.0])
+    known = ds.rollout(kernel, q, v, np.zeros((30, 6)), 1e-2, return_status=True)
+    unsolved = (known.status == ds.DynamicsStatus.UNFINISHED).any(axis=1)
+    assert unsolved.any() and not unsolved[:3].any()
+    with pytest.warns(ds.DelassusWarning, match=r"of 60 step\(s\) are UNFINISHED"):
+        found = ds.rollout(kernel, q, v, lambda t, q, v: 0.0 * v, 1e-2, steps=30, decimation=3)
+    for x, y in zip(found, known, strict=False):
+        assert np.array_equal(x, y)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("restitution", "material"),

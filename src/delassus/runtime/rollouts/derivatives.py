@@ -23,7 +23,7 @@ from delassus.errors import ConfigurationError
 from delassus.runtime.any_kernel import AnyKernel
 from delassus.runtime.arrays import Batch, Moving, aligned_empty, arranged, checked
 from delassus.runtime.fallback import SolvedKernel, solve_states
-from delassus.runtime.rollouts.on_arrays import roll
+from delassus.runtime.rollouts.on_arrays import one_by_one, roll
 from delassus.runtime.rollouts.on_device import STATE
 
 Arrays = list[NDArray[Any]]
@@ -77,11 +77,10 @@ def derivative_rollout(
     made = sweep()
     flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
     counts = Counter[Any]({DynamicsStatus.UNFINISHED: int(np.count_nonzero(flagged))})
-    if (
-        flagged.any() and not kernel.iterates and isinstance(kernel, SolvedKernel)
-    ):  # what comes after them depends on them
-        made = sweep()
-        counts = _by_calls(kernel, made, batch, steps, threads)
+    if flagged.any() and not kernel.iterates and isinstance(kernel, SolvedKernel):
+        made, counts = sweep(), Counter[Any]()  # again, by calls: what comes after these states depends on them
+        for now, found in one_by_one(kernel, made.arguments, made.results, batch, steps, made.totals):
+            counts.update(solve_states(kernel, now, found, batch, threads).counts)
     returned = made.returned
     if not forwards:
         flagged = flagged[::-1]
@@ -140,25 +139,3 @@ def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: 
         returned.append(paths[k][0] if k < n_states else np.zeros((*batch, *r.shape), kernel.dtype))
         totals.append(paths[k][:-1][::-1] if k < n_states else returned[-1])
     return Sweep(arguments, results, totals, returned)
-
-
-def _by_calls(kernel: SolvedKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counter[Any]:
-    """The same sweep as calls of the kernel make it, which solve states again; counts of these."""
-    counts = Counter[Any]()
-    for t in range(steps):
-
-        def at(x: NDArray[Any], shape: tuple[int, ...], t: int = t) -> NDArray[Any]:
-            return x[t, ...] if x.ndim > len(batch) + len(shape) else x
-
-        now = [
-            np.ascontiguousarray(at(x, a.shape)).reshape((*batch, *a.shape))
-            for x, a in zip(sweep.arguments, kernel.arguments, strict=True)
-        ]
-        found = [np.empty((*batch, *r.shape), kernel.dtype) for r in kernel.results]
-        counts.update(solve_states(kernel, now, found, batch, threads).counts)
-        for k, (x, r) in enumerate(zip(found, kernel.results, strict=True)):
-            if k < len(sweep.totals) and (total := sweep.totals[k]) is not None:
-                at(total, r.shape)[...] += x
-            else:
-                at(sweep.results[k], r.shape)[...] = x
-    return counts

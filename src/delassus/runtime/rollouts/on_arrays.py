@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import prod
@@ -152,7 +152,8 @@ def _from_host(
 ) -> None:
     """Roll on the devices that there are: a block of the batch each, which is waited for."""
     if any(total is not None for total in totals):
-        _step_by_step(kernel, arrays, results, batch, steps, totals)
+        for now, found in one_by_one(kernel, arrays, results, batch, steps, totals):
+            _from_host(kernel, now, found, batch, 1)
         return
     n = prod(batch)
     if not (n and steps):
@@ -175,20 +176,18 @@ def _from_host(
         list(pool.map(run, devices, ends, ends[1:]))
 
 
-def _step_by_step(
+def one_by_one(
     kernel: Any, arrays: Arrays, results: Arrays, batch: Batch, steps: int, totals: Sequence[NDArray[Any] | None]
-) -> None:
-    """Run a launch a step, and add results to totals in between."""
+) -> Iterator[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
+    """Arguments of one step after the other, and results to write; these are then copied, or added to totals."""
 
     def at(x: NDArray[Any], shape: tuple[int, ...], t: int) -> NDArray[Any]:
         return x[t, ...] if x.ndim > len(batch) + len(shape) else x
 
     for t in range(steps):
-        now = [np.ascontiguousarray(at(x, a.shape, t)) for x, a in zip(arrays, kernel.arguments, strict=True)]
+        given = [at(x, a.shape, t) for x, a in zip(arrays, kernel.arguments, strict=True)]
         found = [np.empty((*batch, *r.shape), kernel.dtype) for r in kernel.results]
-        _from_host(
-            kernel, [x.reshape((*batch, *a.shape)) for x, a in zip(now, kernel.arguments, strict=True)], found, batch, 1
-        )
+        yield [np.ascontiguousarray(x).reshape(x.shape) for x in given], found
         for k, (x, r) in enumerate(zip(found, kernel.results, strict=True)):
             if k < len(totals) and (total := totals[k]) is not None:
                 at(total, r.shape, t)[...] += x

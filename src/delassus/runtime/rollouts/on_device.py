@@ -178,11 +178,12 @@ def check_times(names: Sequence[str], arrays: Sequence[Any], steps: int) -> None
 def under_policy(space: Any, asked: Rollout, rolled: Callable[[Rollout], Sequence[Any]]) -> tuple[Any, ...]:
     """Trajectories under what a policy says, with functions ``space`` of a library; ``rolled`` is a rollout of a part.
 
-    The policy gets arrays on the device, and nothing waits for them. Where time steps are such an array, so is time.
+    The policy gets arrays of the library, and nothing waits for those on a device. Where time steps are such an array,
+    so is time. A rollout may return more after the kernel's results, an entry for each step.
     """
     kernel, state, dt = asked.kernel, dict(asked.start), asked.fixed["dt"]
     assert asked.steps is not None  # as a policy has
-    longest, parts = dt.max() if hasattr(dt, "max") else float(dt), list[Sequence[Any]]()
+    longest, parts = float(dt) if not hasattr(dt, "max") else 0.0 if 0 in dt.shape else dt.max(), list[Sequence[Any]]()
     for first in range(0, asked.steps, asked.decimation):
         given = asked.controls(longest * first, state["q"], state["v"])
         held = min(asked.decimation, asked.steps - first)
@@ -192,6 +193,7 @@ def under_policy(space: Any, asked: Rollout, rolled: Callable[[Rollout], Sequenc
     together = [*zip(*parts, strict=True)]
     n = len(state)
     paths = [space.concatenate([xs[0][:1], *(x[1:] for x in xs)]) for xs in together[:n]]
-    for r, xs in zip(kernel.results[n:], together[n:], strict=True):
-        paths.append(space.amax(space.stack(xs), 0) if is_largest(r) else space.concatenate(xs))
+    largest = map(is_largest, kernel.results[n:])
+    for xs in together[n:]:
+        paths.append(space.amax(space.stack(xs), 0) if next(largest, False) else space.concatenate(xs))
     return tuple(paths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus
-from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import MOST_STATES, OTHERS, check_flag, check_list, check_whole, is_whole, library_of
 from delassus.quantities.quantity import CONTROLS
@@ -24,7 +23,7 @@ from delassus.runtime.libraries import MODULES, rollout_elsewhere
 from delassus.runtime.rollouts.derivatives import derivative_rollout
 from delassus.runtime.rollouts.loop import check_feedback, feedback_of, law_of
 from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
-from delassus.runtime.rollouts.on_device import STATE, is_largest
+from delassus.runtime.rollouts.on_device import STATE, is_largest, under_policy
 from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, step_by_step
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
@@ -214,52 +213,20 @@ def rollout(
     names = _per_step(kernel, per_step, others)
     check_feedback(kernel, controls, feedback, nominal, bounds, defects)
     steps = _steps(kernel, controls, steps, names)
-    is_step, outputs = not kernel.request.derivative, kernel.request.quantity.further or None
+    start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
+    asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
     refused: dict[str, Any] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
     if isinstance(kernel, CudaKernel):
         check_for_gpus(**refused)
     if libraries := _libraries(kernel, [q0, v0, controls, dt, *others.values()]):
-        if not (is_step or libraries == CUPY):
+        if kernel.request.derivative and libraries != CUPY:
             came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)
-        start = {"q": q0, "v": v0, **({"impulses": others.pop("impulses")} if "impulses" in others else {})}
-        asked = Rollout(rollout, kernel, start, controls, {**others, "dt": dt}, time_axis, decimation, names, steps)
-        return kernel.rolled(_elsewhere(libraries, asked, {**refused, "outputs": outputs}))
-    if not is_step:
-        assert not callable(controls)  # as checked above
-        moving = {kernel.request.control: Moving(controls, time_axis, decimation)}
-        moving |= {name: Moving(others.pop(name), time_axis) for name in names}
-        return _derivative(kernel, {**others, "q": q0, "v": v0, "dt": dt}, moving, threads, return_status)
-    loops = None
-    if isinstance(kernel, Kernel) and not kernel.iterates and loops_of(kernel.request):
-        loops = Loops(kernel.request, kernel.arguments, kernel.dtype)
-    run = _Run(kernel, decimation, threads, return_status, loops)
-    if callable(controls):
-        assert steps is not None  # as checked above
-        found = _by_policy(run, (q0, v0), controls, dt, steps, others)
-    else:
-        law = law_of(kernel, feedback, nominal, bounds, defects)
-        found = _by_arrays(run, (q0, v0), controls, dt, names, time_axis, others, law)
-    return _concluded(run, found, feedback is not None)
-
-
-def _concluded(run: _Run, found: Found, follows: bool) -> Any:
-    """Results by name, with what a step has beside its state; ``follows``: with controls of feedback."""
-    kernel, loops, (trajectories, beside, status, met) = run.kernel, run.loops, found
-    applied = [beside.pop()] if follows else []
-    total = (len(trajectories[0]) - 1) * prod(trajectories[0].shape[1:-1])
-    if loops is not None:
-        opened = loops.open(trajectories[0][1:])
-        met += Counter({DynamicsStatus.LOOPS_OPEN: int(np.count_nonzero(opened))})
-        if run.with_status:
-            status[opened & (status != DynamicsStatus.FAILED)] = DynamicsStatus.LOOPS_OPEN
-    if not run.with_status and isinstance(kernel, Kernel):
-        kernel.warn_once(met, total)
-    if kernel.iterates:
-        of = map(is_largest, kernel.results[kernel.request.quantity.states :])
-        beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
-    more = [*(["controls"] if follows else []), *(["status"] if run.with_status else [])]
-    return kernel.rolled([*trajectories, *beside, *applied, status][: len(kernel.results) + len(more)], *more)
+        refused["outputs"] = kernel.request.quantity.further or None
+        return kernel.rolled(_elsewhere(libraries, asked, refused))
+    if kernel.request.derivative:
+        return _derivative(asked, threads, return_status)
+    return _on_processor(asked, law_of(kernel, feedback, nominal, bounds, defects), threads, return_status)
 
 
 def _per_step(kernel: AnyKernel, per_step: Iterable[str], others: dict[str, ArrayLike]) -> Sequence[str]:
@@ -314,16 +281,13 @@ def _elsewhere(libraries: set[str], asked: Rollout, refused: dict[str, object]) 
     return rollout_elsewhere(names, asked)
 
 
-def _derivative(
-    kernel: AnyKernel,
-    given: dict[str, ArrayLike],
-    moving: dict[str, Moving],
-    threads: int | None,
-    return_status: bool,
-) -> Any:
+def _derivative(asked: Rollout, threads: int | None, return_status: bool) -> Any:
     """Tangents or cotangents of a rollout, and a status of each step."""
+    kernel, given = asked.kernel, {**asked.fixed, **asked.start}
     if return_status and not kernel.iterates:
         raise ConfigurationError("return_status", f"False of {kernel!r}", "True", "Contact steps have a status.")
+    moving = {kernel.request.control: Moving(asked.controls, asked.time_axis, asked.decimation)}
+    moving |= {name: Moving(given.pop(name), asked.time_axis) for name in asked.per_step}
     found, flagged, counts = derivative_rollout(kernel, given, moving, SHOWN_AS, threads)
     if return_status:
         status = np.full(flagged.shape, DynamicsStatus.SOLVED, dtype=object)
@@ -334,75 +298,61 @@ def _derivative(
     return kernel.rolled(found)
 
 
-Found = tuple[list[NDArray[Any]], list[NDArray[Any]], NDArray[np.object_], Counter[Any]]
-"""Trajectories, what steps give beside them, how each was solved, and counts of those that were not at once."""
+def _on_processor(asked: Rollout, law: tuple[Any, ...] | None, threads: int | None, with_status: bool) -> Any:
+    """Results by name of a rollout of NumPy's arrays; ``law`` is that of `_by_arrays`."""
+    kernel, loops, met = asked.kernel, None, Counter[Any]()
+    if isinstance(kernel, Kernel) and not kernel.iterates and loops_of(kernel.request):
+        loops = Loops(kernel.request, kernel.arguments, kernel.dtype)
+
+    def rolled(part: Rollout) -> list[NDArray[Any]]:
+        found, of_part = _by_arrays(part, law, loops, threads, with_status)
+        met.update(of_part)
+        return found
+
+    *found, status = under_policy(np, _checked(asked), rolled) if callable(asked.controls) else rolled(asked)
+    q = found[0]
+    if loops is not None:
+        opened = loops.open(q[1:])
+        met[DynamicsStatus.LOOPS_OPEN] += int(np.count_nonzero(opened))
+        if with_status:
+            status[opened & (status != DynamicsStatus.FAILED)] = DynamicsStatus.LOOPS_OPEN
+    if not with_status and isinstance(kernel, Kernel):
+        kernel.warn_once(met, (len(q) - 1) * prod(q.shape[1:-1]))
+    more = [*(["controls"] if law is not None else []), *(["status"] if with_status else [])]
+    return kernel.rolled([*found, status][: len(kernel.results) + len(more)], *more)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Settings of a rollout; ``loops`` are those that are kept closed."""
-
-    kernel: Any
-    decimation: int
-    threads: int | None
-    with_status: bool
-    loops: Loops | None
-
-
-def _by_policy(
-    run: _Run,
-    start: tuple[ArrayLike, ArrayLike],
-    policy: Policy,
-    dt: ArrayLike,
-    steps: int,
-    others: dict[str, ArrayLike],
-) -> Found:
-    """Trajectories under what a policy says, every so many steps."""
-    kernel, decimation, parts = run.kernel, run.decimation, list[Found]()
+def _checked(asked: Rollout) -> Rollout:
+    """The same with start, time step and what the policy says checked."""
+    kernel, policy = asked.kernel, asked.controls
     by_name = {a.name: a for a in kernel.arguments}
-    argument, at = by_name[kernel.request.control], {"dt": dt, "q": start[0], "v": start[1]}
-    dt, *state = (checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)) for name, x in at.items())
-    longest = float(np.max(dt)) if dt.size else 0.0
-    for first in range(0, steps, decimation):
-        q, v = (np.asarray(x) for x in state[:STATE])
-        given = checked(policy(longest * first, q, v), argument, kernel.dtype, "controls of the policy")
-        if len(state) > STATE:
-            others = {**others, "impulses": state[STATE]}
-        held = min(decimation, steps - first)
-        part = _by_arrays(replace(run, decimation=held), (q, v), given[None], dt, (), 0, others)
-        state = [x[-1] for x in part[0]]
-        parts.append(part)
-    trajectories, beside, status, met = zip(*parts, strict=True)
-    return (
-        [np.concatenate([xs[0][:1], *(x[1:] for x in xs)]) for xs in zip(*trajectories, strict=True)],
-        [np.concatenate(xs) for xs in zip(*beside, strict=True)],
-        np.concatenate(status),
-        sum(met, Counter[Any]()),
-    )
+
+    def checked_policy(t: Any, q: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+        return checked(policy(float(t), q, v), by_name[kernel.request.control], kernel.dtype, "controls of the policy")
+
+    given = {"dt": asked.fixed["dt"], **asked.start}
+    given = {name: checked(x, by_name[name], kernel.dtype, SHOWN_AS.get(name, name)) for name, x in given.items()}
+    fixed = {**asked.fixed, "dt": given.pop("dt")}
+    return asked._replace(start=given, controls=checked_policy, fixed=fixed)
 
 
 def _by_arrays(
-    run: _Run,
-    start: tuple[ArrayLike, ArrayLike],
-    controls: ArrayLike,
-    dt: ArrayLike,
-    names: Sequence[str],
-    time_axis: int | None,
-    others: dict[str, ArrayLike],
-    law: tuple[Any, ...] | None = None,
-) -> Found:
-    """Trajectories under given controls; ``law``: gains, nominal states, bounds (2, n) and defects of feedback."""
-    kernel, decimation, with_status = run.kernel, run.decimation, run.with_status
-    if kernel.iterates and not np.all(np.asarray(dt) > 0.0):
-        raise ConfigurationError("dt", "above zero, in s", shown(dt), "Contacts do not act backwards in time.")
-    n_states, control = kernel.request.states, kernel.request.control
-    moving = {control: Moving(controls, time_axis, decimation), **{x: Moving(others[x], time_axis) for x in names}}
-    fixed = {name: x for name, x in others.items() if name not in names}
-    fixed |= {"q": start[0], "v": start[1], "dt": dt}
-    arguments = kernel.arguments
+    asked: Rollout, law: tuple[Any, ...] | None, loops: Loops | None, threads: int | None, with_status: bool
+) -> tuple[list[NDArray[Any]], Counter[Any]]:
+    """Trajectories under given controls, what steps give beside them, and how each was solved; counts of statuses.
+
+    ``law``: gains, nominal states, bounds (2, n) and defects of feedback; ``loops`` are kept closed.
+    """
+    kernel, axis, fixed = asked.kernel, asked.time_axis, {**asked.fixed, **asked.start}
+    if kernel.iterates and not np.all(np.asarray(fixed["dt"]) > 0.0):
+        raise ConfigurationError("dt", "above zero, in s", shown(fixed["dt"]), "Contacts do not act backwards in time.")
+    moving = {kernel.request.control: Moving(asked.controls, axis, asked.decimation)}
+    moving |= {name: Moving(fixed.pop(name), axis) for name in asked.per_step}
+    n_states, arguments = kernel.request.states, kernel.arguments
     if law is not None:
         states = [replace(a, name=f"nominal {a.name}") for a in arguments[:STATE]]
-        moving |= {a.name: _before(x, a, kernel.dtype) for a, x in zip(states, law[1:], strict=False)}
+        before = [checked(x, a, kernel.dtype, a.name)[:-1] for a, x in zip(states, law[1:], strict=False)]
+        moving |= {a.name: Moving(x, 0) for a, x in zip(states, before, strict=True)}
         arguments = (*arguments, *states)
     arrays, batch, steps = arranged(arguments, fixed, moving, kernel.dtype, SHOWN_AS)
     feedback = None if law is None else feedback_of(kernel, arrays, law, batch, steps)
@@ -416,19 +366,16 @@ def _by_arrays(
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
-    ill_conditioned = roll(kernel, given, results, batch, steps, run.threads, (), feedback)
+    ill_conditioned = roll(kernel, given, results, batch, steps, threads, (), feedback)
     applied = [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
-        status, met = step_by_step(kernel, run.loops, with_status, arrays, beside, ill_conditioned, feedback)
-        return trajectories, beside + applied, status, met
+        status, met = step_by_step(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback)
+        return [*trajectories, *beside, *applied, status], met
     status = all_solved(ill_conditioned, with_status or bool(ill_conditioned.any()))
     if len(status):
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
         for trajectory in trajectories[:STATE]:
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
-    return trajectories, beside + applied, status, Counter(status[status != DynamicsStatus.SOLVED])
-
-
-def _before(trajectory: ArrayLike, argument: Argument, dtype: np.dtype[Any]) -> Moving:
-    """States before each step."""
-    return Moving(checked(trajectory, argument, dtype, argument.name)[:-1], 0)
+    of = map(is_largest, kernel.results[n_states:])
+    beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
+    return [*trajectories, *beside, *applied, status], Counter(status[status != DynamicsStatus.SOLVED])

@@ -185,12 +185,8 @@ def loops_of(request: Request) -> tuple[Constraint, ...]:
 
 
 def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
-    """Status of steps before those that are not solved are known; empty if it is not asked for."""
-    return (
-        np.full(ill_conditioned.shape, DynamicsStatus.SOLVED, dtype=object)
-        if with_status
-        else np.empty(0, dtype=object)
-    )
+    """Status of steps before those that are not solved are known; of no step if it is not asked for."""
+    return np.full_like(ill_conditioned if with_status else ill_conditioned[:0], DynamicsStatus.SOLVED, dtype=object)
 
 
 def step_by_step(

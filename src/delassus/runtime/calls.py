@@ -67,8 +67,8 @@ class Kept:
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
         is_whole = not isinstance(quantity.run, Stage)
         solves = is_whole and quantity.has_status
-        is_dependent = asked.is_singular or not asked.knows_rank  # at almost all states
-        self.is_dependent = solves and is_dependent and number_of_systems(asked) > 0
+        depends = solves and (asked.is_singular or not asked.knows_rank)  # at almost all states
+        self.is_dependent = depends and number_of_systems(asked) > 0
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
         self.is_dense &= not solves or number_of_systems(asked) > 0
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))

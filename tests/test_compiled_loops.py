@@ -26,7 +26,7 @@ from test_evaluator import falling
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 
-HALF, SIDES = 0.5, (2, 3.5, -1.25)
+HALF, SIDES, LARGEST = 0.5, (2, 3.5, -1.25), 2**63 - 1
 
 
 class Pair(NamedTuple):
@@ -107,6 +107,20 @@ def _made(n):
     for k in range(n):
         f[k] = a[k] * b[k]
     return a, c, d, e, f
+
+
+@compiled
+def _whole(x):
+    return int(x)
+
+
+@pytest.mark.parametrize(
+    "x, whole",
+    [(np.nan, 0), (-np.nan, 0), (np.inf, LARGEST), (1e19, LARGEST), (-np.inf, -LARGEST - 1)]
+    + [(float(x), int(x)) for x in (0.9, -0.9, -0.0, 2.0**62, -(2.0**63), 2.0**63 - 1024.0)],
+)
+def test_numbers_beyond_integers_become_the_nearest_and_nan_zero(x: float, whole: int) -> None:
+    assert _whole(x) == whole
 
 
 @compiled

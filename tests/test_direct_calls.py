@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 import threading
@@ -188,6 +189,22 @@ def test_dependent_rows_make_one_program(monkeypatch):
     found = ds.forward_dynamics(arm, [0.3, 0.4], [1.0, 2.0], [0.5, 0.6], ds.Weld("rod2"))
     made = [kept.kernel.request.quantity.name for kept in calls.KEPT._kept.values() if "kernel" in vars(kept)]
     assert found.rank == 2 and made == ["dynamics, system 0"]
+
+
+def test_programs_on_disk_are_all_that_a_call_needs(tmp_path, monkeypatch):
+    """Nothing is traced, and nobody asks whether rows depend on one another: what is known of that is stored, too."""
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))
+    arm = ds.mechanisms.pendulum(2)
+    for constraints, rank in ((ds.Weld("rod2"), 2), (ds.JointRows({arm.joint_names[1]: 1.0}), 1)):
+        with monkeypatch.context() as its:
+            found = []
+            for _ in range(2):
+                its.setattr(calls, "KEPT", type(calls.KEPT)())
+                gc.collect()  # no kernel lives
+                found.append(ds.forward_dynamics(arm, [0.3, 0.4], [1.0, 2.0], [0.5, 0.6], constraints))
+                (kept, *_) = calls.KEPT._kept.values()
+                its.setattr(type(kept.request), "is_singular", property(lambda asked: pytest.fail(asked.title)))
+        assert [x.rank for x in found] == [rank] * 2 and np.array_equal(found[0].qdd, found[1].qdd)
 
 
 def test_calls_on_several_threads():

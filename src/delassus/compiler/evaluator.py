@@ -438,10 +438,13 @@ _KEPT: list[Code] = []
 def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[Code, int]]]:
     """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
     scalar = "double" if dtype == "float64" else "float"
-    text = machine(scalar, this.lanes(dtype), this.has_fma)
     processor = f"{this.triple} {this.cpu} {this.features}"
-    key = disk.cache_key(evaluator=text, processor=processor, versions=versions())
-    return disk.fetch(key, lambda: object_code(text), f"the evaluator of programs in {dtype}"), []
+    key = disk.cache_key(evaluator=dtype, processor=processor, versions=f"{versions()} {disk.sources()}")
+
+    def make() -> bytes:
+        return object_code(machine(scalar, this.lanes(dtype), this.has_fma))
+
+    return disk.fetch(key, make, f"the evaluator of programs in {dtype}"), []
 
 
 class Evaluated:

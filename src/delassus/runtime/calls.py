@@ -33,6 +33,7 @@ from delassus.accuracy.status import (
 )
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
+from delassus.compiler.machine.code import is_known
 from delassus.frozen import cached_property
 from delassus.quantities.estimate import is_long
 from delassus.quantities.evaluate import (
@@ -67,14 +68,18 @@ class Kept:
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
         is_whole = not isinstance(quantity.run, Stage)
         solves = is_whole and quantity.has_status
-        is_dependent = asked.is_singular or not asked.knows_rank  # at almost all states
-        self.is_dependent = solves and is_dependent and number_of_systems(asked) > 0
+        self.is_dependent = solves and is_known(asked, "dependent", self._is_dependent)
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
         self.is_dense &= not solves or number_of_systems(asked) > 0
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
         self.is_left = self.is_staged or (self.is_dependent and asked.method not in ITERATIVE)  # the method's program
         self.size, self.used = len(values), 0
         self.entry: Any = None if self.is_dependent else self.kernel.entry
+
+    def _is_dependent(self) -> bool:
+        """Whether there are rows, and these depend on one another at almost all states."""
+        asked = self.request
+        return (asked.is_singular or not asked.knows_rank) and number_of_systems(asked) > 0
 
     @cached_property
     def kernel(self) -> Any:

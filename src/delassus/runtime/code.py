@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import Callable
 from dataclasses import astuple
 from functools import partial
 from math import prod
@@ -199,6 +200,12 @@ class DeviceCode(KnownProgram):
 
         program = self._program or self._made_program()
         return ptx(undisturbed(device_module)(program, self._scalar), architecture).encode()
+
+
+def is_known(asked: Request, fact: str, find: Callable[[], bool]) -> bool:
+    """Whether a fact holds of a request, which takes long to find: from the cache, or found and stored there."""
+    key, what = _key(asked, "", fact=fact), f"the program of {asked.title} of {asked.tree.name}"
+    return disk.fetch(key, lambda: b"%d" % find(), what, is_lasting=False) == b"1"
 
 
 def key_of(asked: Request, dtype: str, lanes: int) -> str:

@@ -380,7 +380,7 @@ class Expressions(Text):
             return self.converted(value, joined(value.type, FLOAT) if name == "float" else INT)
         (x,) = value.operands
         if name == "int":
-            return Value(INT, (self.do(f"fptosi double {x} to i64"),))
+            return Value(INT, (self.do(f"call i64 @llvm.fptosi.sat.i64.f64(double {x})"),))
         if value.type is DUAL:
             return Value(DUAL, (duals.function(self.do, "llvm.fabs.f64", [x]),))
         if value.type is FLOAT:

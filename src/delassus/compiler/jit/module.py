@@ -22,6 +22,7 @@ declare double @llvm.sqrt.f64(double)
 declare double @llvm.fabs.f64(double)
 declare double @llvm.copysign.f64(double, double)
 declare double @llvm.fma.f64(double, double, double)
+declare i64 @llvm.fptosi.sat.i64.f64(double)
 define internal noalias ptr @take(ptr %heap, i64 %size) noinline nounwind {
   %all = add i64 %size, 16
   %p = call ptr @malloc(i64 %all)

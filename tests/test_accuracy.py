@@ -78,6 +78,7 @@ UNITS = ("ltl", "pv-early", "proximal")
 TWICE = [ds.Point("link7"), ds.Point("link7", axes="world")]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("compliance", [1e-13, 1e-12, 1e-9, 1e-6, 1e-3, 10.0])
 @pytest.mark.parametrize("method", ["ltl", "pv-early", "proximal", "pv-soft", "ltl-soft"])
@@ -249,6 +250,7 @@ SCALES = [{name: 10.0**k} for name in ("mass", "length", "row", "first row") for
 SCALES += [{"mass": x, "length": x, "time": 1.0 / x, "row": x} for x in (1e-6, np.pi)]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("scales", SCALES, ids=str)
 def test_estimates_do_not_depend_on_units(scales, tmp_path):

@@ -309,6 +309,7 @@ def on_arm(program, folder, dtype):
     yield OnArm(program, folder, dtype, made, f"span((int64_t[]){{{record}}}, arrays, 0, STATES)", declared)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.skipif(FOR_ARM is None or ARM is None, reason="needs gcc for arm64 and qemu")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -330,6 +331,7 @@ def test_arm64(tmp_path, make, dtype):
 SMALL = [name for name in ROBOTS if name != "humanoid, feet"]
 
 
+@pytest.mark.turns(5)
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize(
@@ -348,6 +350,7 @@ def test_kernels_equal_the_interpreter(tmp_path, monkeypatch, robot, method):
     assert error(found, ds.delassus(tree, constraints, arguments[0], method=method, rows=arguments[1:])) < 1e-9
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("robot", ROBOTS)
@@ -359,6 +362,7 @@ def test_float_kernels(tmp_path, robot):
     same(found, expected)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("seed", range(6))

@@ -34,12 +34,12 @@ def test_casadi_operations():
         assert np.allclose(found[:, column], expected[:, column], rtol=1e-15, atol=0, equal_nan=True), kind
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["efpa", "pv-osimr"])
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_casadi_kernels(robot, method):
+def test_casadi_kernels(robot):
     tree, constraints = ROBOTS[robot]
-    program = delassus_program("kernel", tree, constraints, method)
+    program = delassus_program("kernel", tree, constraints, "pv-osimr")
     function = casadi_function(program)
     assert function.name_in() == [a.name for a in program.arguments]
     assert function.name_out() == [r.name for r in program.results]

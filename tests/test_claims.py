@@ -28,6 +28,7 @@ def console() -> Console:
     return Console(record=True, width=90, file=io.StringIO())
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", EVERY)
 def test_a_point_of_every_claim(claim: Claim) -> None:

@@ -74,6 +74,7 @@ def test_a_distance_whose_ends_coincide_has_failed(to_world):
         ds.Simulator(ds.Scene(tree, loops=[rod]), q0=q[0])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", NAMES)
@@ -128,6 +129,7 @@ def test_every_dynamics_method(name):
     assert error(ltl, pv) < SOLUTION
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives(name):
     """Finite differences, stabilised, with targets; a floating and a fixed base."""

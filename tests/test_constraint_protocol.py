@@ -205,6 +205,7 @@ def test_dynamics(name):
             assert error(np.concatenate([found.qdd, *found.forces]), expected) < SOLUTION, method
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @each_case
 def test_derivatives(name):

@@ -280,6 +280,7 @@ LENGTHS = {"torsional": 0.02, "rolling": 0.01}
 """Of torsional and rolling friction (m)."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.errors.DelassusWarning")
 @pytest.mark.parametrize(

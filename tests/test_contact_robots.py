@@ -95,6 +95,7 @@ def with_sensors(tree, feet, rng):
     return replace(tree, sensors=[*near, *of_all, *others])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ROBOTS)
 def test_kernel_and_simulator_go_the_same_way(name):
     """From a fall, with and without restitution, with limits and dry friction: to 1e-8 at each step; sensors, too."""

@@ -332,7 +332,7 @@ def test_no_contacts_and_contacts_that_cannot_move():
 def test_random_contacts_end_solved_or_say_why_not(solver):
     rng = np.random.default_rng(1)
     missed = 0
-    for _ in range(500):
+    for _ in range(200):
         problem = of_bodies(rng)
         result = solver(problem)
         assert agrees(result), result.status
@@ -344,7 +344,7 @@ def test_random_contacts_end_solved_or_say_why_not(solver):
             assert (
                 result.values * (problem.velocities(result.values) + problem.b.reshape(-1, 3))
             ).sum() < 1e-7  # no energy gained
-    assert missed <= {nsgs: 0, admm: 5, interior: 15}[solver]
+    assert missed <= {nsgs: 0, admm: 2, interior: 6}[solver]
 
 
 def test_random_linear_problems_end_solved_or_say_why_not():

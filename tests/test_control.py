@@ -36,6 +36,7 @@ def dense(tree, tasks, state, wanted, posture, R, force=0.0):
     return ds.inverse_dynamics(tree, q, v, posture) + J.T @ (F + force), left
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_mechanisms(seed):
     """Redundant, over-determined and floating ones, gains by row and state, posture along tangents."""

@@ -74,6 +74,7 @@ QUANTITIES = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", QUANTITIES)
 def test_tangents_are_differences_and_cotangents_their_transpose(what):

@@ -280,6 +280,7 @@ main()
 """
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "packages", "extra"),

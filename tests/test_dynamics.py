@@ -222,16 +222,6 @@ def test_drift_of_constraints(seed):
     assert found == pytest.approx(rate(velocity, tree, q, v, qdd), abs=DIFFERENCE * scale)
 
 
-def test_free_flight():
-    robot = ds.mechanisms.humanoid()
-    q, v, _ = state(robot, np.random.default_rng(0))
-    solution = ds.forward_dynamics(robot, q, v, np.zeros(robot.nv))
-    assert isinstance(solution, ds.ForwardDynamics)
-    r = rate(lambda q, v: ds.momentum(robot, q, v), robot, q, v, solution.qdd)
-    mass = sum(H[0, 0] for H in robot.inertias)
-    assert r == pytest.approx([0, 0, -9.81 * mass, 0, 0, 0], abs=1e-4)
-
-
 def test_poses():
     m = some_mechanism(3, 8, "floating")
     q = m.tree.random(0, batch=(2, 3))
@@ -262,6 +252,7 @@ def independent(m, candidates, q):
     return kept
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", CONSTRAINED)
 @pytest.mark.parametrize("seed", SEEDS)
@@ -316,6 +307,7 @@ def two_branches(seed=11):
 CASES = range(len(pairs(None, ("a", "b"), np.random.default_rng(0))))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_rows_keep_their_velocity(case):
@@ -362,6 +354,7 @@ def as_pose(T):
     return np.concatenate([T[:3, 3], matrix_to_quaternion(T[:3, :3])])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_stabilisation(case):
@@ -460,6 +453,7 @@ def least_squares(tree, constraints, q, v, tau, asked):
 FOOT = [(x, y, 0.0) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", CONSTRAINED)
 def test_redundant_rows(method):
@@ -534,6 +528,7 @@ def test_report():
     q, v = arm.random(np.random.default_rng(0), 3), np.zeros((3, 3))
     twice = [ds.Point("link3"), ds.Point("link3")]
     solution = ds.forward_dynamics(arm, q, v, v, twice)
+    assert isinstance(solution, ds.ForwardDynamics)
     assert solution.report().startswith("REDUNDANT at 3 of 3 state(s): rows are redundant here")
     assert "\nconstraint 1, Point('link3', 3 rows): dependent on rows before them: 0 (at 3)" in solution.report()
     assert not solution.redundant_rows.flags.writeable
@@ -637,6 +632,7 @@ def violation(tree, constraints, states, solution):
     return left / (size + 1e-4 * length * np.linalg.norm(moving, axis=-1)[..., None])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("s", [1.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 @pytest.mark.parametrize("method", CONSTRAINED)
@@ -810,26 +806,3 @@ def test_bad_input_elsewhere():
     solution = ds.forward_dynamics(arm, zero, zero, zero)
     with pytest.raises(ValueError, match="read-only"):
         solution.qdd[0] = 1
-
-
-@pytest.mark.slow
-def test_damping_of_the_model():
-    """It acts by default, in direct calls and kernels; passive="none" is a robot without it."""
-    arm = ds.mechanisms.chain(5)
-    q, v, tau = state(arm, np.random.default_rng(0))
-    assert not any(joint.damping.any() for joint in arm.joints)
-    same = ds.forward_dynamics(arm, q, v, tau, passive="none")
-    assert np.array_equal(same.qdd, ds.forward_dynamics(arm, q, v, tau).qdd)
-    d, tip = np.linspace(0.1, 0.5, 5), ds.Point(ds.Frame("link5", (0.1, 0.2, 0.1)))
-    joints = (dataclasses.replace(joint, damping=d[k : k + 1]) for k, joint in enumerate(arm.joints))
-    damped = dataclasses.replace(arm, joints=tuple(joints))
-    expected = ds.forward_dynamics(arm, q, v, tau, tip, damping=d).qdd
-    assert error(ds.forward_dynamics(damped, q, v, tau, tip).qdd, expected) < AGREEMENT
-    assert error(ds.compile(damped, tip, "dynamics")(q, v, tau)[0], expected) < AGREEMENT
-    assert error(ds.compile(damped, tip, "step")(q, v, tau, 0.1)[1], v + 0.1 * expected) < AGREEMENT
-    bare = ds.forward_dynamics(arm, q, v, tau, tip).qdd
-    assert error(ds.forward_dynamics(damped, q, v, tau, tip, passive="none").qdd, bare) < AGREEMENT
-    assert error(ds.compile(damped, tip, "dynamics", passive="none")(q, v, tau)[0], bare) < AGREEMENT
-    assert error(ds.bias_force(damped, q, v) - ds.bias_force(arm, q, v), d * v) < AGREEMENT
-    qdd = ds.forward_dynamics(damped, q, v, tau).qdd
-    assert error(ds.inverse_dynamics(damped, q, v, qdd), tau) < AGREEMENT

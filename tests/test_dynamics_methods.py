@@ -379,6 +379,7 @@ def operations(case, name):
     return ops.count([*solution.qdd.nodes(), *solution.forces.nodes()])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_operation_counts(case):
@@ -401,6 +402,7 @@ GAINS = {
 """As it is; without constant rows; with the paper's update; with neither: the table of docs/pv_early.md."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
 def test_gains_of_pv_early(case, monkeypatch):

@@ -90,6 +90,7 @@ def stacked(solution):
     return np.concatenate(solution.forces, axis=-1)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ANY)
 @pytest.mark.parametrize("seed", SEEDS)
@@ -332,6 +333,7 @@ def test_conflicting_welds():
     assert error(solution.qdd, one.qdd) < LEAST_SQUARES
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(HARD_AND_SOFT))
 @pytest.mark.parametrize("seed", SEEDS)

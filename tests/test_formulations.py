@@ -120,6 +120,7 @@ def solved(scene, dynamics, state, contacts, **options):
     return out
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_all_give_the_same_velocities(name):

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")]
 NUMBER = commit_number()
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize(("name", "k"), list(cases()))
@@ -53,6 +53,7 @@ def test_found(name, number, k):
     run(name, number, k)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_on_jax(name):
@@ -96,6 +97,7 @@ def test_operators(damping):
         assert_same(found, [batch[:1], batch[1], batch[1]])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", joint_kinds.KINDS)
 def test_trees(kind):

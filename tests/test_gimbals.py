@@ -87,6 +87,7 @@ def check_same(tree, ball, rng, constraints, bound):
             assert np.abs(f - g).max() < bound * EPS * worst * max(1.0, np.abs(g).max())
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 @pytest.mark.parametrize("seed", range(4))
 def test_random_robots(seed, root):

@@ -24,6 +24,7 @@ def dense(M, J, v, change):
     return v + found[:n], found[n:]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_mechanisms(seed):
     """Every kind of joint and constraint; restitution of each, targets; redundant rows have the least-norm impulses."""

@@ -32,6 +32,7 @@ def least_squares(tree, q, v, qdd, constraints, driven, weights, rows=()):
     return tau, x[len(driven) :], b - B @ x
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(16))
 def test_random_mechanisms(seed):
     """Over- and under-actuated, rows that depend on one another or move nothing, any weights."""

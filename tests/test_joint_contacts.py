@@ -94,6 +94,7 @@ def gains(sim):
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -193,6 +194,7 @@ def test_a_bounce_drives_joints_against_their_limits():
 # -- friction ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("formulation", FORMULATIONS)

@@ -60,7 +60,7 @@ def saddle_point(tree, q, v, tau, J, gamma, R=0.0):
     return x[: tree.nv], x[tree.nv :]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_every_delassus_method_against_the_textbook(seed):

@@ -136,6 +136,7 @@ def largest_error(tree, loops, q):
     return np.abs(direct(tree, "constraint_errors", {"q": q, "v": np.zeros(tree.nv)}, loops)["errors"]).max()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("root", ROOTS)

@@ -66,6 +66,7 @@ def named(tree):
     return next((names for what, names in tree.report.items() if "move nothing with inertia" in what), ())
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("root", ["fixed", "floating"])
@@ -105,6 +106,7 @@ def _scaled(M):
     return M / size / size[:, None]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_kinematics_and_inverse_dynamics(seed):
@@ -145,6 +147,7 @@ NAMED = r"joints '(arm/)?pan', '(arm/)?zoom': expected .* none behind links '(ar
 WAYS = NAMED + r".*massless='lock' or massless='armature' of delassus.load"
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_every_quantity_is_refused_or_right(name):
@@ -210,6 +213,7 @@ def test_every_way_to_invert_it_is_refused():
         ds.delassus(HEAD, rows, z, payloads={"eye": heavy})
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_locked_joints_are_fixed_ones(seed):
     """Beside the file in which they are: links, frames, dynamics."""

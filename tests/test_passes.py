@@ -319,6 +319,7 @@ def test_passes_do_not_change_what_they_are_given(graph):
 # -- real kernels --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ds.OSIM_METHODS)
 @pytest.mark.parametrize("seed", range(4))

@@ -363,6 +363,7 @@ def broken_laws(sim: ds.Simulator, q: np.ndarray, v: np.ndarray) -> float:
     return float(np.max(broken))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3, 7, 9, 15, 16, 33, 42])
 def test_robots_obey_the_laws_of_contacts_joints_and_loops(seed: int) -> None:

@@ -128,6 +128,7 @@ def traced_counts(name):
     return {m: ds.count_operations(tree, constraints, method=m).clean.total for m in ("auto", *near)}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for k, name in enumerate(CASES) if k % 2 or name in FEWER])
 def test_auto(name):
@@ -209,7 +210,7 @@ def _apart(tree, c):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(mechanisms, st.integers(0, 2**32 - 1))
 def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
     """Any links at all: branching or not, between the two ends of a loop, with or without constraints above them."""
@@ -226,7 +227,7 @@ def test_any_cut_set_gives_the_same_matrix(mechanism, seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(mechanisms)
 def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     tree = mechanism.tree
@@ -234,7 +235,7 @@ def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
     q = tree.random(mechanism.rng, 2)
     placed = frame_placement(tree, [c.first.link for c in constraints])
     assert placed.link_names == tree.link_names and placed.joint_names == tree.joint_names
-    for method in NAMED:
+    for method in NAMED[tree.nv % 3 :: 3]:
         expected = ds.delassus(tree, constraints, q, method=method, rows=rows)
         tolerance = AGREEMENT if method == "ltl-osim" else 100 * SAME_ROBOT
         assert error(ds.delassus(placed, constraints, q, method=method, rows=rows), expected) < tolerance
@@ -248,6 +249,7 @@ def test_placed_frames_and_regrouped_inertias_are_the_same_robot(mechanism):
             assert error(got, want) < SAME_ROBOT
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(16))
 def test_shifted_bases_are_the_same_robot(seed):
     """For what links do to one another; where the base has inertia of its own, and other joints that are free."""
@@ -364,7 +366,7 @@ def test_the_base_stays_where_the_world_matters():
 
 def test_bases_are_not_shifted_where_the_world_or_another_base_matters():
     """Rows at a place of the world, in its axes, and between two robots: as without a plan."""
-    for seed in range(4):
+    for seed in range(2):
         one, other = (some_mechanism(seed + k, 4, "floating").tree for k in (0, 9))
         both, rng, tip = ds.Scene({"one": one, "other": other}).tree, np.random.default_rng(seed), one.link_names[-1]
         for tree, rows in (

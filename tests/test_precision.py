@@ -63,6 +63,7 @@ def test_numbers_enter_exactly():
         assert abs(ops.cos(mpmath.mpf(1)) ** 2 + ops.sin(mpmath.mpf(1)) ** 2 - 1) < mpmath.mpf(10) ** (2 - DIGITS)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", UNPLANNED)
 def test_a_chain_of_200_links(case, reference, method):
@@ -78,6 +79,7 @@ def test_the_operator_on_a_chain_of_200_links(case, reference):
     assert error(operator.apply(x), reference @ x) < PRECISION["pv-osim"]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_all_methods_agree_to_40_digits(seed):

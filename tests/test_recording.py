@@ -364,7 +364,8 @@ def test_forged_contents_load_or_are_refused(saved, tmp_path, k):
     n = len([*places_in(contents(paths[k]))])
     tracemalloc.start()
     refusals = 0
-    for at in [*range(n), *rng.choices(range(n), k=60)]:
+    places = range(rng.randrange(3), n, 3)
+    for at in places:
         parts = list(contents(paths[k]))
         holder, key = [*places_in(parts)][at]
         if holder is parts:
@@ -375,7 +376,7 @@ def test_forged_contents_load_or_are_refused(saved, tmp_path, k):
             holder[key] = rng.choice(ARRAYS_OF_OTHERS if holder is parts[0] else HOSTILE)
         forge(path, *parts)
         refusals += refused(load, path)
-    assert refusals > 0.7 * n
+    assert refusals > 0.7 * len(places)
     assert tracemalloc.get_traced_memory()[1] < 10 * size + 4e6
     tracemalloc.stop()
 

@@ -15,6 +15,7 @@ EXACT = 1e-12
 """Sums of the same products in another order, over chains of up to 12 links."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_linear_in_inertial_parameters(seed):
     tree, rng = some_mechanism(seed, 12, ("fixed", "floating")[seed % 2]).tree, np.random.default_rng(seed)

@@ -49,6 +49,7 @@ def test_a_ball_bounces_off_a_box_that_rests(seed: int, solver: str) -> None:
     assert set(sim.statuses) <= set(SOLVED)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("seed", range(4))

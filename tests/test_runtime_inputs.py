@@ -118,6 +118,7 @@ def some_case(seed):
 CASES = {seed: case for seed in range(14) if (case := some_case(seed)) is not None}
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", CASES)
 def test_every_method_on_random_mechanisms(seed):
@@ -222,6 +223,7 @@ LARGE = ("auto", "pv-osimr")
 """Methods of the kernels of larger robots, which take seconds to compile."""
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "robot, method", [(r, m) for r in ROBOTS for m in ds.OSIM_METHODS if r == "loops" or m in LARGE]

@@ -263,6 +263,7 @@ def some_scene(seed):
     return scene, q, 0.3 * rng.normal(size=tree.nv), 0.2 * rng.normal(size=tree.nu or tree.nv), control
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_kernels_and_formulations_go_as_scenes_do(seed):

@@ -86,6 +86,7 @@ def fit(tree, constraints, method, seed=0, most=32):
     return np.mean(good[independent])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("methods", [("kkt", "pv"), ("ltl", "pv-early")])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)
@@ -212,6 +213,7 @@ def test_kernels(monkeypatch, tmp_path):
         assert not forces[k, ~on].any()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["pv", "pv-early"])
 @pytest.mark.parametrize("case", benchmark_cases(), ids=lambda case: case.name)

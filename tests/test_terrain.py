@@ -107,6 +107,7 @@ def lowest(name, R=None):
     return (shape.vertices @ down).max()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_flat_triangles_are_a_plane(name):
@@ -153,6 +154,7 @@ def fall(steps, W, n, height):
     return most
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_stairs_and_creases_bring_no_energy(name):
@@ -171,6 +173,7 @@ def test_stairs_and_creases_bring_no_energy(name):
         assert fall(steps, W, 1200, lambda x, y, a=a: -a) < 1e-3
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_nothing_falls_through(name):
@@ -374,6 +377,7 @@ def between(first, second):
     return CollisionDetector(Scene({"a": BODY, "b": BODY}, [Collider("a/body", first), Collider("b/body", second)]))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHAPES, "surface"])
 def test_closed_surfaces_are_the_solids_in_them(name):
@@ -408,6 +412,7 @@ def test_closed_surfaces_are_the_solids_in_them(name):
     assert found > 200
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("thickness", [0.0, 1e-5, 1e-3])
@@ -585,6 +590,7 @@ def test_what_stands_on_a_block_of_triangles_has_each_contact_once(name, points)
         assert apart.min() > 0.15
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_ground_that_is_flat_or_hardly_curved_is_a_plane(name):

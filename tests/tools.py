@@ -50,6 +50,12 @@ PEER_DELASSUS = 1e-9
 UNPLANNED = [method for method in ds.OSIM_METHODS if method != "auto"]
 """Methods of the Delassus matrix without `auto`, whose planning takes a hundred times as long as the matrix."""
 
+
+def in_turns(number, n=4):
+    """One in n methods of `UNPLANNED`: peers have them in turns, all are held to the dense solve on random trees."""
+    return UNPLANNED[number % n :: n]
+
+
 NOTHING = 1e-9
 """Where the largest entry is below this, it is what round-off left of numbers of order one: errors are absolute."""
 

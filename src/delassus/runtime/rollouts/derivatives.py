@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
-from delassus.runtime.any_kernel import AnyKernel
+from delassus.runtime.any_kernel import AnyKernel, CpuKernel
 from delassus.runtime.arrays import Batch, Moving, aligned_empty, arranged, checked
-from delassus.runtime.fallback import SolvedKernel, solve_states
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.rollouts.on_arrays import roll
 from delassus.runtime.rollouts.on_device import STATE
 
@@ -77,9 +77,7 @@ def derivative_rollout(
     made = sweep()
     flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
     counts = Counter[Any]({DynamicsStatus.UNFINISHED: int(np.count_nonzero(flagged))})
-    if (
-        flagged.any() and not kernel.iterates and isinstance(kernel, SolvedKernel)
-    ):  # what comes after them depends on them
+    if flagged.any() and not kernel.iterates and isinstance(kernel, CpuKernel):  # what comes after them depends on them
         made = sweep()
         counts = _by_calls(kernel, made, batch, steps, threads)
     returned = made.returned
@@ -142,7 +140,7 @@ def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: 
     return Sweep(arguments, results, totals, returned)
 
 
-def _by_calls(kernel: SolvedKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counter[Any]:
+def _by_calls(kernel: CpuKernel, sweep: Sweep, batch: Batch, steps: int, threads: int | None) -> Counter[Any]:
     """The same sweep as calls of the kernel make it, which solve states again; counts of these."""
     counts = Counter[Any]()
     for t in range(steps):

@@ -91,7 +91,7 @@ from delassus.spatial.rotations import (
     skew,
 )
 from delassus.spatial.trace import sincos
-from delassus.spatial.trace.batched_calls import CallingTraceOps
+from delassus.spatial.trace.batched_calls import CallingTraceOps, without_calls
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity

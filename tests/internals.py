@@ -67,7 +67,6 @@ from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
-from delassus.quantities.evaluate import rcond_program
 from delassus.quantities.pipeline import cut, make_program
 from delassus.quantities.request import request
 from delassus.quantities.trace import trace, trace_request
@@ -92,7 +91,7 @@ from delassus.spatial.rotations import (
     skew,
 )
 from delassus.spatial.trace import sincos
-from delassus.spatial.trace.batched_calls import CallingTraceOps
+from delassus.spatial.trace.batched_calls import CallingTraceOps, without_calls
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity

@@ -615,7 +615,6 @@ def test_states_that_sweeps_do_not_solve_are_solved_again_or_flagged(biped):
     *results, status = few(*given, return_status=True)
     with pytest.warns(ds.DelassusWarning, match="made again with more"):
         few(*given)
-    assert few.fallback.request.options.sweeps > few.request.options.sweeps and few.fallback.fallback is None
     within = results[3].max(axis=1) < 1e-4
     assert within.any() and np.all(within == (status == ds.DynamicsStatus.SOLVED))
     assert np.all(status[~within] == ds.DynamicsStatus.UNFINISHED)

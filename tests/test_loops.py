@@ -26,10 +26,12 @@ from internals import (
     c,
     casadi_function,
     host,
+    interpret,
     interpret_program,
     llvm_module,
     make_program,
     optimise,
+    without_calls,
 )
 from programs import FUSING, at_a_wall, loaded, same
 from tools import requested
@@ -373,6 +375,18 @@ def random_calls(seed):
 
     algorithm.__name__ = f"random_calls{seed}"
     return algorithm
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_random_calls_make_without_them(seed):
+    """Graphs in which what is called is made for each row, to the bit."""
+    ops = CallingTraceOps()
+    outputs = [ops.number(y) for y in random_calls(seed)(ops, ops.vector(N, [0.5, 0.6, 0.7, 0.8]))]
+    graph, x = ops.graph([outputs]), states(3)
+    flat, place = without_calls(graph)
+    x = np.concatenate([x, np.full((3, flat.a[flat.op == Op.INPUT].max() + 1 - N), np.nan)], axis=1)
+    assert not flat.calls and flat.outputs[0].tolist() == [place[k] for k in outputs]
+    np.testing.assert_array_equal(interpret(flat, x)[0], interpret(graph, x)[0])
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ from internals import (
     interpret,
     interpret_program,
     make_program,
-    rcond_program,
     request,
     symbolic_request,
     velocity_to_mujoco,
@@ -202,9 +201,9 @@ def by_method(motion, name):
 def error_estimates(motion, name):
     """Estimated errors of a method by its pivots, by state."""
     asked = replace(motion.asked, method=name, error_dtype="")
-    (rcond,) = interpret(rcond_program(asked), np.concatenate(motion.values, axis=-1))
+    rcond = interpret_program(make_program(asked), np.concatenate(motion.values, axis=-1))[-1][..., -1]
     with np.errstate(divide="ignore"):
-        return np.finfo(float).eps / np.maximum(rcond[..., 0], 0.0)
+        return np.finfo(float).eps / np.maximum(rcond, 0.0)
 
 
 class DenseDynamics:

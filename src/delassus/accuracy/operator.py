@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.rank import DependentRows, at_unit_diagonal, diagonal_of
-from delassus.algorithms.osim.least_squares import UNMOVED
+from delassus.accuracy.rank import DependentRows
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Explained
 from delassus.model.check import common_batch, real_array
@@ -58,14 +57,9 @@ class DelassusOperator:
         if not self._rest.any():
             return
         G, typical = (x[self._rest] for x in self._run("judged_rows"))
-        scaled, rank = at_unit_diagonal(G, UNMOVED * typical)
-        singular = rank < m
-        self.factorisation[self._rest] = [Factorisation.SINGULAR if x else Factorisation.DENSE for x in singular]
-        dependent = DependentRows(G, typical)
-        half = np.swapaxes(dependent.without_null(dependent.inverse), -1, -2)
-        self._inverse = dependent.without_null(half)
-        scale = 1.0 / np.sqrt(diagonal_of(G[~singular]))
-        self._inverse[~singular] = scale[..., :, None] * np.linalg.inv(scaled[~singular]) * scale[..., None, :]
+        rows = DependentRows(G, typical)
+        names = [Factorisation.SINGULAR if rank < m else Factorisation.DENSE for rank in rows.rank]
+        self.factorisation[self._rest], self._inverse = names, rows.of_least_norm
 
     def __repr__(self) -> str:
         return f"DelassusOperator(shape={self.shape})"

@@ -14,24 +14,21 @@ the estimate is: ``delassus bench errors``.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.compiler.passes import values as compiled
 from delassus.compiler.passes.scans import reachable
+from delassus.compiler.passes.values import meetings, values
+from delassus.spatial.trace.batched_calls import without_calls
 from delassus.spatial.trace.graph import Graph
-from delassus.spatial.trace.interpret import SEMANTICS, evaluate
 from delassus.spatial.trace.nodes import Expression
-from delassus.spatial.trace.operations import LEAVES, OPERATIONS, Op, arity
-from delassus.spatial.trace.sincos import sine_and_cosine
+from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import CANCELLED, TraceOps
 
 
@@ -69,9 +66,6 @@ TUNING = Tuning()
 
 
 Array = NDArray[np.float64]
-
-SIZES = {op: operation.sizes for op, operation in OPERATIONS.items()}
-"""What operations make of the sizes of their operands, if nothing cancels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,25 +109,27 @@ def by_pivots(
     if not ops.pivots and max(ops.roundings.values(), default=0.0) <= CANCELLED:
         return None
     pivots = [(node, *found) for node, found in sorted(ops.pivots.items())]
-    graph = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
-    if not is_solved:
-        needed = _reachable(graph, [node for nodes in outputs for node in nodes])
-        pivots = [pivot for pivot in pivots if needed[pivot[0]]]
-    if not pivots and not _is_coarse(ops, graph, outputs):
+    traced = ops.graph([*outputs, [*ops.pivots, *(size for _, size, *_ in pivots)]])
+    graph, place = without_calls(traced)
+    needed = reachable(graph, graph.outputs[:-1])
+    pivots = [pivot for pivot in pivots if is_solved or needed[place[pivot[0]]]]
+    numbers = graph.value[needed & (graph.op == Op.CONSTANT)].tolist()
+    if not pivots and not any(ops.rounding(x) > TUNING.coarse for x in numbers):
         return None
+    at = [(place[node], place[size], squared, system) for node, size, squared, system in pivots]
     states = usual()
     x, kind = np.concatenate(states), np.repeat(range(len(states)), [len(some) for some in states])
-    x = _with_loops(ops, graph, x)
-    of_pivots = [size for _, size, *_ in pivots] if is_solved else ()
+    x = _with_loops(ops, traced, x)
+    of_pivots = [size for _, size, *_ in at] if is_solved else ()
     found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known)
-    sizes = [_size(found, size, squared) for _, size, squared, _ in pivots]
+    sizes = [_size(found, size, squared) for _, size, squared, _ in at]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     references = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(references) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
         return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
-    powers = [_powers(sizes, pivots, graph, x, rows) for rows in scaled]
-    inverses = [1.0 / _square(ops, graph, rows) for rows in scaled]
-    before = _before(graph, pivots)
+    powers = [_powers(sizes, at, graph, x, rows) for rows in scaled]
+    inverses = [1.0 / _square(ops, traced, rows) for rows in scaled]
+    before = _before(graph, at)
     relative: list[Expression | None] = []
     for k, (_, node, squared, _) in enumerate(pivots):
         size = Expression(ops, node)
@@ -141,7 +137,7 @@ def by_pivots(
         for power, inverse in zip(powers, inverses, strict=True):
             for _ in range(power[k]):
                 own = own * inverse
-        relative.append(None if graph.op[node] == Op.CONSTANT else own)
+        relative.append(None if traced.op[node] == Op.CONSTANT else own)
 
     # at usual states errors are what they are there, beside what the chains say of them
     there = [None if own is None else sizes[k] / references[k] for k, own in enumerate(relative)]
@@ -154,17 +150,6 @@ def by_pivots(
     if not pivots and growth <= TUNING.coarse:
         return None
     return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
-
-
-def _reachable(graph: Graph, roots: Sequence[int]) -> NDArray[np.bool_]:
-    return graph.reachable(roots) if graph.calls else reachable(graph, [np.array(roots, dtype=np.int64)])
-
-
-def _is_coarse(ops: TraceOps, graph: Graph, outputs: Sequence[Sequence[int]]) -> bool:
-    """Whether results need known numbers of large round-off."""
-    needed = _reachable(graph, [node for nodes in outputs for node in nodes])
-    numbers = graph.value[needed & (graph.op == Op.CONSTANT)]
-    return any(ops.rounding(x) > TUNING.coarse for x in numbers.tolist())
 
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:
@@ -223,48 +208,6 @@ def _measured(
     return {k: v[:n] for k, v in both.items()}, error, regular
 
 
-def values(
-    graph: Graph,
-    x: Array,
-    noise: Array | None = None,
-    rounding: Callable[[float], float] | None = None,
-    of_sizes: bool = False,
-) -> dict[int, Array]:
-    """Values (states,) of each output at inputs (states, inputs).
-
-    What each operation and known number makes is multiplied by the next row of ``noise`` (k, states), as ``rounding``
-    says of numbers. ``of_sizes``: what operations make of the sizes of their operands, if nothing cancels.
-    """
-    if not graph.calls:  # compiled, to the bit
-        return compiled.values(graph, x, noise, rounding, of_sizes)
-    turns: Iterator[Any] = itertools.cycle([1.0] if noise is None else noise)
-
-    def rounded(c: float) -> Array:
-        r = 0.0 if rounding is None else rounding(c)
-        return np.full(len(x), abs(c) if of_sizes else c) * (1.0 + r * (next(turns) - 1.0) if r else 1.0)
-
-    def noisy(operation: Callable[..., Any], arity: int) -> Callable[..., Any]:
-        if arity == 2:
-            return lambda x, y: operation(x, y) * next(turns)
-        return lambda *operands: operation(*operands) * next(turns)
-
-    inputs = list(np.ascontiguousarray(x.T))
-    operations = SIZES if of_sizes else semantics(graph, inputs)
-    if noise is not None:
-        operations = {op: f if OPERATIONS[op].is_exact else noisy(f, arity(op)) for op, f in operations.items()}
-    with np.errstate(all="ignore"):
-        found = evaluate(graph, inputs, rounded, operations)
-    return {k: found[k] for k in graph.flat_outputs()}
-
-
-def semantics(graph: Graph, inputs: Sequence[Array]) -> dict[int, Callable[..., Any]]:
-    """Meanings of operations, where sines and cosines of inputs are made together."""
-    angles = graph.a[(graph.op == Op.SIN) | (graph.op == Op.COS)]
-    angles = np.unique(graph.a[angles[graph.op[angles] == Op.INPUT]])
-    sine, cosine = sine_and_cosine([inputs[k] for k in angles.tolist()])
-    return SEMANTICS | {Op.SIN: sine, Op.COS: cosine}
-
-
 def _size(found: Mapping[int, Array], node: int, squared: bool) -> Array:
     return np.asarray(np.abs(found[node]) ** (2 if squared else 1))
 
@@ -280,35 +223,6 @@ def _usual(size: Array, is_switched: bool) -> float:
         if is_switched
         else max(usual, TUNING.median_fraction * float(np.median(counted)))
     )
-
-
-def meetings(graph: Graph, pivots: Sequence[int]) -> list[int]:
-    """Pivots that each pivot inherits errors of, as bits of a number.
-
-    Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
-    other, on the way to a further pivot.
-    """
-    if not graph.calls:
-        return compiled.meetings(graph, pivots)
-    index = {node: k for k, node in enumerate(pivots)}
-    needed = graph.reachable(index).tolist()
-    met: list[int] = []
-    meet = [0] * len(pivots)
-    pairs: set[tuple[int, int]] = set()
-    for node, (op, a, b, c) in enumerate(graph.nodes()):
-        own = [met[x] for x in (a, b, c) if x >= 0] if needed[node] and op not in LEAVES else []
-        both = reduce(or_, own, 0)
-        if op in (Op.MULTIPLY, Op.DIVIDE) and needed[node]:
-            pairs.add((own[0] & ~own[1], own[1] & ~own[0]))
-        if node in index:
-            meet[index[node]] = both
-            both |= 1 << index[node]
-        met.append(both)
-    for pair in pairs:
-        for one, other in (pair, pair[::-1]):
-            for k in _bits(one):
-                meet[k] |= other
-    return meet
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:
@@ -329,10 +243,6 @@ def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[
             left &= ~(meet[j] | 1 << j)
         out.append(nearest)
     return out
-
-
-def _bits(mask: int) -> Iterator[int]:
-    return (k for k in range(mask.bit_length()) if mask >> k & 1)
 
 
 def _powers(

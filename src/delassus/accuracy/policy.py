@@ -15,7 +15,7 @@ OFTEN = 0.1
 """Part of the usual states: where more are flagged although they are accurate, solutions estimate errors at once."""
 
 ACCURATE = "ltl"
-"""Method of hard constraints that takes states at which others are not accurate: it eliminates no rows early."""
+"""Method of hard constraints in extended precision: it eliminates no rows early."""
 
 
 def are_no_guide(ops: TraceOps, found: ByPivots | None, dtype: str) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.algorithms.osim.least_squares import UNMOVED
+from delassus.frozen import cached_property
 from delassus.spatial.rotations import Array
 
 REGULAR_CONDITION = 1e-10
@@ -37,15 +38,13 @@ def by_mass(M: Array, J: Array, force: Array) -> tuple[Array, Array, Array]:
     return solved[..., :-1], solved[..., -1], np.swapaxes(Y, -1, -2) @ Y
 
 
-def at_unit_diagonal(G: Array, least: Array) -> tuple[Array, NDArray[np.int_]]:
-    """``G`` (..., m, m) at unit diagonal, and its rank (...); rows whose diagonal is not above ``least`` are zero."""
+def at_unit_diagonal(G: Array, least: Array) -> Array:
+    """``G`` (..., m, m) at unit diagonal; rows whose diagonal is not above ``least`` are zero."""
     diagonal = diagonal_of(G)
     moved = diagonal > least
     scale = np.where(moved, 1.0 / np.sqrt(np.where(moved, diagonal, 1.0)), 0.0)
     scaled = scale[..., :, None] * G * scale[..., None, :]
-    scaled = np.where(np.isfinite(scaled), scaled, 0.0)  # overflow: `resolve` says so
-    values = np.linalg.eigvalsh(scaled)
-    return scaled, np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+    return np.where(np.isfinite(scaled), scaled, 0.0)  # overflow: `resolve` says so
 
 
 def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
@@ -60,76 +59,79 @@ def common_rank(G: Array, least: Array) -> NDArray[np.int_]:
     return np.asarray(np.count_nonzero(values > REGULAR_CONDITION * np.max(values, initial=0.0), axis=-1))
 
 
-def independence(G: Array, typical: Array, batch: tuple[int, ...]) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
-    """Number of independent rows at each state (*batch), and flags of those that depend on others (*batch, m).
-
-    ``typical`` (..., m) is the `mobility_bound`.
-    """
-    m = G.shape[-1]
-    scaled, rank = at_unit_diagonal(np.broadcast_to(G, (*batch, m, m)), UNMOVED * typical)
-    redundant, deficient = np.zeros((*batch, m), dtype=bool), rank < m
-    if deficient.any():
-        redundant[deficient] = _last_of_dependencies(scaled[deficient], rank[deficient])
-    return rank, redundant
-
-
-def _last_of_dependencies(G: Array, rank: NDArray[np.int_]) -> NDArray[np.bool_]:
-    """Rows (k, m) that depend on those before them; ``G`` (k, m, m) is at unit diagonal, or zero.
-
-    Such a row is the last one that has weight in some vector of the null space. From the last row to the first, vectors
-    in which a row has weight are projected away once the row is taken, so that as many rows are as the space has
-    dimensions.
-    """
-    m = G.shape[-1]
-    _, vectors = np.linalg.eigh(G)
-    null = np.where(np.arange(m) < m - rank[:, None, None], vectors, 0.0)
-    missing, out = m - rank, np.zeros(G.shape[:-1], dtype=bool)
-    for i in reversed(range(m)):
-        weights = null[:, i]
-        size = np.linalg.norm(weights, axis=-1)
-        taken = (missing > 0) & ((size > NEGLIGIBLE) | (missing > i))
-        along = weights / np.where(taken & (size > 0), size, 1.0)[:, None]
-        away = (null @ along[:, :, None]) @ along[:, None, :]
-        null = null - np.where(taken[:, None, None], away, 0.0)
-        out[:, i], missing = taken, missing - taken
-    return out
-
-
 def least_squares(G: Array, typical: Array, x: Array) -> tuple[Array, NDArray[np.int_]]:
     """Least-squares solution of least norm (k, m) of ``G y = x``, and the rank (k) of ``G`` (k, m, m)."""
     rows = DependentRows(G, typical)
     y = rows.without_null(rows.inverse @ rows.without_null(x[..., None]))
-    return np.asarray(y[..., 0]), at_unit_diagonal(G, UNMOVED * typical)[1]
+    return np.asarray(y[..., 0]), rows.rank
 
 
 class DependentRows:
-    """Solves ``G f = b`` where rows depend on one another, at unit diagonal: units and sizes of rows do not matter.
+    """Which rows depend on others, and ``G f = b`` where some do, at unit diagonal: units and sizes do not matter.
 
-    ``hard`` is ``G`` with an identity in place of soft rows: what depends on what is decided among the others.
+    ``typical`` (..., m) is the `mobility_bound`, and ``hard`` is ``G`` (..., m, m) with an identity in place of soft
+    rows: what depends on what is decided among the others.
 
     Attributes
     ----------
-    inverse : (..., m, m) array
-        ``S (S G S)⁺ S``, ``S`` what takes ``G`` to unit diagonal: ``f = inverse @ b`` has ``G f = b`` where any ``f``
-        has. Of ``(S G S)⁺``, ``S G S`` plus the projection on its null space is inverted.
-    null : (..., m, m) array
-        Orthonormal basis of the forces that move nothing, and zero columns. What no force can give lies along it.
-    scale : (..., m) array
-        ``S``; by ``typical``, the `mobility_bound`, of rows that nothing moves.
+    rank : (...) array of int
+        Number of independent rows.
     """
 
     def __init__(self, G: Array, typical: Array, hard: Array | None = None) -> None:
-        least = UNMOVED * typical
-        hard_scaled, rank = at_unit_diagonal(G if hard is None else hard, least)
-        diagonal = diagonal_of(G)
-        moved = diagonal > least
-        self.scale = 1.0 / np.sqrt(np.where(moved, diagonal, np.where(typical > 0, typical, 1.0)))
-        kept = (np.arange(G.shape[-1]) >= G.shape[-1] - rank[..., None])[..., None, :]
-        null = np.where(kept, 0.0, np.linalg.eigh(hard_scaled)[1])
-        idle = null @ np.swapaxes(null, -1, -2)
-        regular = at_unit_diagonal(G, least)[0] + idle
-        self.inverse: Array = self.scale[..., :, None] * (np.linalg.inv(regular) - idle) * self.scale[..., None, :]
-        self.null: Array = np.where(kept, 0.0, np.linalg.qr(self.scale[..., None] * null)[0])
+        self._G, self._typical, self._least = G, typical, UNMOVED * typical
+        values, vectors = np.linalg.eigh(at_unit_diagonal(G if hard is None else hard, self._least))
+        self.rank = np.asarray(np.count_nonzero(values > REGULAR_CONDITION * values[..., -1:], axis=-1))
+        self._kept = (np.arange(G.shape[-1]) >= G.shape[-1] - self.rank[..., None])[..., None, :]
+        self._null = np.where(self._kept, 0.0, vectors)
+
+    @cached_property
+    def redundant(self) -> NDArray[np.bool_]:
+        """Rows (..., m) that depend on those before them.
+
+        Such a row is the last one that has weight in some vector of the null space. From the last row to the first,
+        vectors in which a row has weight are projected away once the row is taken, so that as many rows are as the
+        space has dimensions.
+        """
+        m = self._G.shape[-1]
+        out, deficient = np.zeros((*self.rank.shape, m), dtype=bool), self.rank < m
+        if not deficient.any():
+            return out
+        null, missing, flags = self._null[deficient], m - self.rank[deficient], out[deficient]
+        for i in reversed(range(m)):
+            weights = null[:, i]
+            size = np.linalg.norm(weights, axis=-1)
+            taken = (missing > 0) & ((size > NEGLIGIBLE) | (missing > i))
+            along = weights / np.where(taken & (size > 0), size, 1.0)[:, None]
+            away = (null @ along[:, :, None]) @ along[:, None, :]
+            null = null - np.where(taken[:, None, None], away, 0.0)
+            flags[:, i], missing = taken, missing - taken
+        out[deficient] = flags
+        return out
+
+    @cached_property
+    def scale(self) -> Array:
+        """``S`` (..., m), what takes ``G`` to unit diagonal; by ``typical`` of rows that nothing moves."""
+        diagonal, typical = diagonal_of(self._G), np.where(self._typical > 0, self._typical, 1.0)
+        return np.asarray(1.0 / np.sqrt(np.where(diagonal > self._least, diagonal, typical)))
+
+    @cached_property
+    def inverse(self) -> Array:
+        """``S (S G S)⁺ S`` (..., m, m): ``f = inverse @ b`` has ``G f = b`` where any ``f`` has.
+
+        Of ``(S G S)⁺``, ``S G S`` plus the projection on its null space is inverted.
+        """
+        idle = self._null @ np.swapaxes(self._null, -1, -2)
+        regular = at_unit_diagonal(self._G, self._least) + idle
+        return np.asarray(self.scale[..., :, None] * (np.linalg.inv(regular) - idle) * self.scale[..., None, :])
+
+    @cached_property
+    def null(self) -> Array:
+        """Orthonormal basis (..., m, m) of the forces that move nothing, and zero columns.
+
+        What no force can give lies along it.
+        """
+        return np.where(self._kept, 0.0, np.linalg.qr(self.scale[..., None] * self._null)[0])
 
     @property
     def of_least_norm(self) -> Array:

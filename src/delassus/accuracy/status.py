@@ -7,23 +7,23 @@ minimiser of ``‖J q̈ − γ‖``: the solution that the pseudo-inverse of ``G
 to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state was solved.
 
 - Direct functions do this at every state, whatever the method.
-- Kernels, and rollouts at each step, do it at states that no compiled method solves (`delassus.runtime.fallback`).
+- Kernels, and rollouts at each step, do it at states that machine code does not solve (`delassus.runtime.fallback`).
 - What does not return statuses warns, of each status by itself (`warn_of`).
-- A state that is regular and above the bound is solved by the dense saddle point, then in extended precision.
-- Derivatives are those of this solution where the rank stays as it is (`Dependent`); they are NaN where it failed.
+- A state that is regular and above the bound is solved in extended precision.
+- Derivatives are those of this solution where the rank stays as it is; they are NaN where it failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.iterate import Iterated
-from delassus.accuracy.rank import DependentRows, by_mass, independence, mass_condition
+from delassus.accuracy.rank import DependentRows, by_mass, mass_condition
 from delassus.errors import warn
 from delassus.frozen import Explained, Frozen, cached_property
 from delassus.spatial.rotations import Array
@@ -87,30 +87,14 @@ def warn_of(whose: str, counts: Mapping[Any, int], total: int, advice: str, what
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dependent:
-    """What derivatives need of rows at states ``where`` (...) hard ones are dependent; zero elsewhere.
-
-    Attributes
-    ----------
-    inverse : (..., m, m) array
-        What takes accelerations along rows to forces of least norm.
-    hard, idle, missed : (..., m, m), (..., m, m) and (..., m) arrays
-        As of `Dependence`; ``missed`` is zero where all rows hold.
-    """
-
-    where: NDArray[np.bool_]
-    inverse: Array
-    hard: Array
-    idle: Array
-    missed: Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Resolved(Frozen):
     """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
 
     ``rank`` (...) counts soft rows as independent, and not those of constraints that are off; ``redundant`` (..., m)
-    are rows that depend on those before them, none where the status is `FAILED`.
+    are rows that depend on those before them, none where the status is `FAILED`. ``dependent`` (..., 1 + 3 m² + m) are
+    whether rows depend on others and, where they do, what derivatives need, else zeros: what takes accelerations along
+    rows to forces of least norm, ``hard``, ``idle`` and ``missed`` of `Dependence`, the last zero where all rows hold.
+    None if they do so nowhere.
     """
 
     qdd: Array
@@ -120,7 +104,7 @@ class Resolved(Frozen):
     redundant: NDArray[np.bool_]
     error: Array
     iterated: Iterated | None = None
-    dependent: Dependent | None = None
+    dependent: Array | None = None
 
 
 class System:
@@ -186,29 +170,20 @@ class System:
         soft = np.repeat(np.array(self.softness, dtype=bool), self.sizes)
         return np.where(soft[:, None] | soft, np.eye(len(soft)), self.relaxed)
 
+    @cached_property
+    def rows(self) -> DependentRows:
+        """Which rows depend on others, and what solves those that do."""
+        return DependentRows(self.relaxed, self.typical, self.among_hard_rows)
 
-class Solver(Protocol):
-    """What solves a batch of states in other ways."""
-
-    error_bound: float
-
-    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Accelerations, forces and their relative error at the states chosen (k), by the dense saddle point."""
-
-    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """The same in extended precision, or by another order of elimination."""
-
-
-Ranks = tuple[NDArray[np.int_], NDArray[np.bool_]]
-"""Ranks of the rows of states (...), and which rows depend on those before them (..., m)."""
+    @property
+    def rank(self) -> NDArray[np.int_]:
+        """Number of independent rows at each state; soft ones are independent of all others."""
+        *batch, m = self.gamma.shape
+        return self.rows.rank if m and not all(self.softness) else np.full(batch, m)
 
 
-def ranks_of(system: System, batch: tuple[int, ...]) -> Ranks:
-    """Ranks of the rows of states (*batch); soft ones are independent of all others."""
-    m = sum(system.sizes)
-    if m and not all(system.softness):
-        return independence(system.among_hard_rows, system.typical, batch)
-    return np.full(batch, m), np.zeros((*batch, m), dtype=bool)
+Solve = Callable[[NDArray[np.bool_]], tuple[Array, Array, Array]]
+"""Accelerations, forces and their relative errors (k) at the states chosen, in extended precision."""
 
 
 def resolve(
@@ -216,47 +191,39 @@ def resolve(
     qdd: Array,
     forces: Array,
     error: Array,
-    solver: Solver,
+    accurate: Solve,
+    error_bound: float,
     iterated: Iterated | None = None,
-    ranks: Ranks | None = None,
 ) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
-    Arrays are of all states (*batch), and written to. ``ranks`` are those of `ranks_of`, if they are known.
+    Arrays are of all states (*batch), and written to.
     """
     batch, m = error.shape, forces.shape[-1]
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
-    rank, redundant = ranks_of(system, batch) if ranks is None else ranks
+    rank, redundant = system.rank, np.zeros((*batch, m), dtype=bool)
     regular, dependent = np.asarray(rank == m), None
-    if m and not all(system.softness):
-        wrong = np.array(regular & ~(error <= solver.error_bound))
-        if wrong.any():  # another order of elimination errs at other states
-            a, f, found = solver.other(wrong)
-            better = ~(found >= error[wrong])
-            wrong[wrong] = better
-            qdd[wrong], forces[wrong], error[wrong] = a[better], f[better], found[better]
-            if iterated is not None:
-                left = system.deficit - (system.G @ forces[..., None])[..., 0]
-                iterated.residual[wrong] = np.broadcast_to(np.linalg.norm(left, axis=-1), batch)[wrong]
-        if not regular.all():
-            deficient = ~regular
-            f, a, held, left, dependent = _least_squares(system, deficient)
-            qdd[deficient], forces[deficient] = a[deficient], f[deficient]
-            error[deficient] = EPSILON * np.broadcast_to(mass_condition(system.M), batch)[deficient]
-            if iterated is not None:
-                iterated.residual[deficient] = np.linalg.norm(left, axis=-1)[deficient]
-            status[deficient] = DynamicsStatus.CONFLICTING
-            status[deficient & held] = DynamicsStatus.REDUNDANT
-    unfit = np.array(regular & ~(error <= solver.error_bound))
-    if iterated is not None:
-        unfit &= iterated.converged
-    if unfit.any():
-        a, f, found = solver.accurate(unfit)
-        kept, better = ~(found >= error[unfit]), np.zeros(batch, dtype=bool)
-        better[unfit] = kept
-        qdd[better], forces[better], error[better] = a[kept], f[kept], found[kept]
+    if m and not regular.all():
+        deficient = ~regular
+        f, a, held, left, dependent = _least_squares(system, deficient)
+        qdd[deficient], forces[deficient] = a[deficient], f[deficient]
+        error[deficient] = EPSILON * np.broadcast_to(mass_condition(system.M), batch)[deficient]
+        if iterated is not None:
+            iterated.residual[deficient] = np.linalg.norm(left, axis=-1)[deficient]
+        status[deficient] = DynamicsStatus.CONFLICTING
+        status[deficient & held] = DynamicsStatus.REDUNDANT
+        redundant |= system.rows.redundant
+    wrong = np.array(regular & ~(error <= error_bound))
+    if wrong.any():
+        a, f, found = accurate(wrong)
+        better = ~(found >= error[wrong])
+        wrong[wrong] = better
+        qdd[wrong], forces[wrong], error[wrong] = a[better], f[better], found[better]
+        if iterated is not None:
+            rest = system.deficit - (system.G @ forces[..., None])[..., 0]
+            iterated.residual[wrong] = np.broadcast_to(np.linalg.norm(rest, axis=-1), batch)[wrong]
     error = np.array(np.maximum(error, EPSILON))
-    status[~(error <= solver.error_bound)] = DynamicsStatus.INACCURATE
+    status[~(error <= error_bound)] = DynamicsStatus.INACCURATE
     if iterated is not None:
         status[~iterated.converged & regular] = DynamicsStatus.UNFINISHED
     end = 0
@@ -272,8 +239,7 @@ def resolve(
 
 def contradict(system: System, batch: tuple[int, ...]) -> NDArray[np.bool_]:
     """States (*batch) at which no accelerations are what all rows ask for."""
-    rank, _ = independence(system.among_hard_rows, system.typical, batch)
-    dependent = np.asarray(rank < system.gamma.shape[-1])
+    dependent = np.broadcast_to(system.rows.rank < system.gamma.shape[-1], batch)
     return dependent & ~_least_squares(system, dependent)[2] if dependent.any() else dependent
 
 
@@ -294,16 +260,14 @@ def worst(statuses: list[NDArray[np.object_]]) -> NDArray[np.object_]:
     return out
 
 
-def _least_squares(
-    system: System, where: NDArray[np.bool_]
-) -> tuple[Array, Array, NDArray[np.bool_], Array, Dependent]:
+def _least_squares(system: System, where: NDArray[np.bool_]) -> tuple[Array, Array, NDArray[np.bool_], Array, Array]:
     """Forces and accelerations where rows are dependent, whether all rows hold, what they miss, and its derivatives.
 
     Accelerations come from forces at unit diagonal, before those are made the ones of least norm: rows of very
     different size do not hold to all digits with the latter.
     """
     J, free, asked, gamma = system.J, *(x[..., None] for x in (system.free, system.deficit, system.gamma))
-    rows = DependentRows(system.relaxed, system.typical, system.among_hard_rows)
+    rows = system.rows
 
     def moved(f: Array) -> tuple[Array, Array]:
         qdd = free + system.caused @ f
@@ -328,8 +292,9 @@ def _least_squares(
         is_hard = ~np.repeat(system.softness, system.sizes)
         least = DependentRows(system.among_hard_rows, system.typical).of_least_norm
         hard = np.where(is_hard[:, None] & is_hard, least, 0.0)
-    idle, each = rows.null @ np.swapaxes(rows.null, -1, -2), where[..., None, None]
-    missed = np.where(held[..., None, None], 0.0, idle @ left)
-    inverse, hard, idle, missed = (np.where(each, x, 0.0) for x in (rows.of_least_norm, hard, idle, missed))
-    dependent = Dependent(where, inverse, hard, idle, missed[..., 0])
+    idle = rows.null @ np.swapaxes(rows.null, -1, -2)
+    missed, m = np.where(held[..., None, None], 0.0, idle @ left), gamma.shape[-2]
+    squares = [x.reshape(*where.shape, m * m) for x in (rows.of_least_norm, hard, idle)]
+    dependent = np.concatenate([np.ones((*where.shape, 1)), *squares, missed[..., 0]], axis=-1)
+    dependent = np.where(where[..., None], dependent, 0.0)
     return f[..., 0], qdd[..., 0], held, left[..., 0], dependent

@@ -1,7 +1,7 @@
-"""Error estimates of requests, the states at which they are measured, and what method takes states that one fails at.
+"""Error estimates of requests, and the states at which they are measured.
 
 A relative error, largest difference over largest entry of each result, is estimated as ``ε / rcond``; see
-`delassus.accuracy.pivots`. What is above the bound is solved by a better method, or has the status `INACCURATE`.
+`delassus.accuracy.pivots`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
 from delassus.accuracy.pivots import TUNING, ByPivots, by_pivots
-from delassus.accuracy.policy import ACCURATE
-from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
@@ -43,7 +41,7 @@ STATES = 64
 
 
 LONGEST = 300_000
-"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second, compiling it some minutes."""
+"""Nodes of a trace of `ACCURATE` up to which it is made: it takes a second."""
 
 ITERATED = ("contact problem", WITHIN_CONES, JUDGED)
 """Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
@@ -139,22 +137,6 @@ def _payloads(random: np.random.Generator, mass: float, length: float) -> Array:
     x, y, z = np.moveaxis(p, -1, 0)
     moments = np.stack([y * y + z * z, -x * y, x * x + z * z, -x * z, -y * z, x * x + y * y], axis=-1)
     return np.concatenate([m.sum(axis=1), (m * p).sum(axis=1), (m * moments).sum(axis=1)], axis=-1)
-
-
-def next_method(asked: Request, tried: Sequence[str]) -> str | None:
-    """Method of forward dynamics that takes states that those ``tried`` fail at; None: nothing is left.
-
-    Its errors are estimated by what solutions miss.
-
-    `ACCURATE` loses nothing where pivots are small; "proximal" takes rows that depend on one another.
-    """
-    if asked.method in UNCONSTRAINED or not asked.quantity.methods:
-        left = [asked.method]
-    else:
-        left = [] if asked.is_singular else ["pv-early" if is_long(asked) else ACCURATE]
-        iterative = [] if all(asked.options.soft) else [*ITERATIVE]
-        left = [*iterative, *left] if asked.method in ITERATIVE else [*left, *iterative]  # rows that depend stay so
-    return next((name for name in left if name not in tried), None)
 
 
 def is_long(asked: Request) -> bool:

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.rank import independence
+from delassus.accuracy.closed_loops import at_configurations
+from delassus.accuracy.rank import DependentRows, mass_condition
 from delassus.accuracy.status import EPSILON
 from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.algorithms.contact.solvers import Exact, Unsolved
-from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
@@ -38,9 +38,8 @@ from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
-from delassus.quantities.estimate import rcond_by_pivots
 from delassus.quantities.quantity import DEPENDENCES, GIVEN, SOLUTIONS, Output, Quantity
-from delassus.quantities.request import AUTO, Request, request
+from delassus.quantities.request import AUTO, Request
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array
@@ -51,25 +50,6 @@ from delassus.spatial.trace.trace_ops import TraceOps
 
 AT_ONCE = 256
 """States that a program is interpreted at."""
-
-
-CERTAIN = 1e9
-"""Robots of smaller condition have no errors above the bound."""
-
-
-def _free_motion(bound: BoundRequest) -> list[Matrix]:
-    return [aba(bound.motion()).qdd]
-
-
-FREE_MOTION = Quantity(
-    "free_motion",
-    "Joint accelerations without constraints",
-    ("q", "v", "tau"),
-    (Output("qdd", ("nv",), "joint accelerations in rad/s^2 and m/s^2"),),
-    _free_motion,
-    inverts_mass=True,
-)
-"""What the errors that come from the mass matrix are measured with."""
 
 
 def _judged_rows(bound: BoundRequest) -> list[Matrix]:
@@ -306,7 +286,7 @@ def _held(bound: BoundRequest) -> list[Matrix]:
 
 def require_independent(G: Array, typical: Array, places: NDArray[Any]) -> None:
     """Raise `SingularError` if ``G`` (k, m, m) of ``JUDGED_ROWS`` has no inverse at one of k states at ``places``."""
-    rank, _ = independence(G, typical, (len(G),))
+    rank = DependentRows(G, typical).rank
     deficient = np.flatnonzero(rank < G.shape[-1])
     if len(deficient):
         where = [int(i) for i in places[deficient[0]]]
@@ -326,6 +306,18 @@ def warn_of_errors(asked: Request, error: Array, bound: float) -> None:
             "small inertias, give joints armature, or drop rows.",
             kind=of,
         )
+
+
+CERTAIN = 1e9
+"""Robots whose mass matrix has a smaller condition have no errors above the bound."""
+
+
+@lru_cache(maxsize=256)
+def may_be_singular(tree: Tree) -> bool:
+    """Whether the mass matrix is nearly singular, at neutral or at one of a few random configurations."""
+    q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
+    (M,) = at_configurations(tree, (), q, lambda problem: [crba.mass_matrix(problem)])
+    return not bool(np.all(mass_condition(M) <= CERTAIN))
 
 
 def accurate(asked: Request, given: Mapping[str, Any], where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
@@ -401,28 +393,6 @@ def interpreted(
     inputs = inputs_at(asked, given, where).astype(dtype)
     parts = [interpret(program, inputs[k : k + AT_ONCE]) for k in range(0, max(len(inputs), 1), AT_ONCE)]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
-
-
-@lru_cache(maxsize=256)
-def may_be_singular(tree: Tree) -> bool:
-    """Whether the mass matrix is nearly singular, at neutral or at one of a few random configurations."""
-    q = np.concatenate([tree.neutral()[None], generic_configurations(tree, 0, (8,))])
-    still, asked = np.zeros((len(q), tree.nv)), request(tree, (), FREE_MOTION)
-    if (program := rcond_program(asked)) is None:
-        return False
-    given = {"q": q, "v": still, "tau": still}
-    (rcond,) = interpreted(asked, program, given, np.ones(len(q), dtype=bool), float)
-    return not bool(np.all(rcond * CERTAIN >= 1.0))
-
-
-@lru_cache(maxsize=256)
-def rcond_program(asked: Request) -> Graph | None:
-    """Program of the reciprocal condition of a request; None if it divides by nothing."""
-    ops = TraceOps()
-    bound = symbolic_request(asked, ops)
-    outputs = [ops.nodes(a) for a in asked.quantity.run(bound)]
-    found = rcond_by_pivots(asked, ops, outputs)
-    return None if found is None else ops.graph([ops.nodes(ops.matrix([[found.rcond]]))])
 
 
 @lru_cache(maxsize=64)

@@ -40,7 +40,7 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "correction": ((), "part of the errors of loops that a step takes back"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
         **{name: (("nv + m",), "accelerations, and forces along the rows") for name in SOLUTIONS},
-        **{name: (("dependence",), "1 where rows are dependent, else 0; and `Dependent`") for name in DEPENDENCES},
+        **{name: (("dependence",), "as of `Resolved.dependent`") for name in DEPENDENCES},
         **{name: ((name,), "impulses that solve a contact problem") for name in GIVEN},
     }
 )

@@ -304,6 +304,10 @@ class CpuKernel(AnyKernel):
             over_states(run, every, self._strides, n, number, self.lanes, code.address("span"), self.operations.total)
         return rcond
 
+    def ill_conditioned(self, rcond: Arrays, batch: Batch) -> NDArray[np.bool_]:
+        """States whose reciprocal condition is too small; it is negative where results are not finite."""
+        return ~(rcond[0] >= self.least_rcond) if rcond else np.zeros(batch, dtype=bool)
+
 
 def _declined(*_: Any, **__: Any) -> Any:
     """What the entry leaves to the general path, where that has asked it."""

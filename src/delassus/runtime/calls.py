@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ from delassus.accuracy.status import (
     Resolved,
     System,
     are_finite,
-    ranks_of,
     resolve,
     warn_of,
     worst,
@@ -74,7 +74,6 @@ class Kept:
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
         self.is_left = self.is_staged or (self.is_dependent and asked.method not in ITERATIVE)  # the method's program
         self.size, self.used = len(values), 0
-        self.entry: Any = None if self.is_dependent else self.kernel.entry
 
     def _is_dependent(self) -> bool:
         """Whether there are rows, and these depend on one another at almost all states."""
@@ -88,6 +87,11 @@ class Kept:
         kernel = evaluated_kernel(replace(program, error_dtype="float64") if self.quantity.has_status else program)
         self.size += kernel.operations.total
         return kernel
+
+    @cached_property
+    def entry(self) -> Any:
+        """What calls the program, as machine code is called; `NotImplemented` where it leaves that to `computed`."""
+        return self.kernel.entry
 
     def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
         """A call at these values of arguments."""
@@ -163,6 +167,9 @@ class DirectCall:
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
         self.kept, self.values, self.batch = kept, values, batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return call_of, (self.request, self.values, self.batch)
 
     @property
     def request(self) -> Request:
@@ -266,9 +273,6 @@ class SolvedCall(DirectCall):
         self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
         self.tolerance, self.max_iterations = TOLERANCE, ITERATIONS
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return solved_call, (self.request, self.values, self.batch)
-
     def run(self) -> dict[str, Array]:
         """Outputs by name; a warning for each status that says that states are not solved."""
         found = self.solved()
@@ -302,18 +306,16 @@ class SolvedCall(DirectCall):
     def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
         """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""
         asked, n = self.request, int(np.count_nonzero(where))
-        at = States(asked, {name: x[where] for name, x in whole(self).items()}, (n,))
+        at = DirectCall(self.kept, {name: x[where] for name, x in whole(self).items()}, (n,))
         outputs, every = asked.outputs, list[Resolved]()
         differentiates, names = any(o.is_derivative for o in outputs), [o.name for o in outputs]
         for k in range(number_of_systems(asked)):
-            solver, system, ranks = _Solver(at, k, self.error_bound), system_at(at, k), None
+            system = system_at(at, k)
             if self.kept.is_dense:
                 qdd, forces, wrong = _by_factors(system, at, k)
             elif names in (_ACCELERATIONS, _VELOCITIES):
-                if self.kept.is_left:
-                    ranks = ranks_of(system, at.batch)
-                    if np.any(ranks[0] == found[1].shape[-1]):
-                        found, error = DirectCall(self.kept, at.values, at.batch).computed()
+                if self.kept.is_left and np.any(system.rank == found[1].shape[-1]):
+                    found, error = at.computed()
                 change = found[0] - at.values["v"] if names == _VELOCITIES else found[0]
                 qdd, forces, wrong = np.array(change), np.array(found[1]), np.array(error)
             elif asked.has_dependent_rows:  # what programs solve does not count
@@ -322,10 +324,12 @@ class SolvedCall(DirectCall):
             else:
                 (qdd, forces), wrong = evaluated(stage(asked, k, "solution"), at)
             iterated = self._iterated(system, at, k, qdd, forces)
-            every.append(resolve(system, qdd, forces, wrong, solver, iterated, ranks))
+            solve = partial(_accurate, at, k)
+            every.append(resolve(system, qdd, forces, wrong, solve, self.error_bound, iterated))
             at.values[SOLUTIONS[k]] = np.concatenate([every[k].qdd, every[k].forces], axis=-1)
             if differentiates:
-                at.values[DEPENDENCES[k]] = _dependence(every[k], n)
+                m, dependent = every[k].forces.shape[-1], every[k].dependent
+                at.values[DEPENDENCES[k]] = np.zeros((n, 1 + 3 * m * m + m)) if dependent is None else dependent
         if names == _ACCELERATIONS:
             return (every[0].qdd, every[0].forces), every[0]
         results, wrong = evaluated(stage(asked, len(every)), at)
@@ -344,7 +348,7 @@ class SolvedCall(DirectCall):
         last = every[-1]
         return results, replace(last, status=status, error=np.where(unique, wrong, last.error))
 
-    def _iterated(self, system: System, at: States, k: int, qdd: Array, forces: Array) -> Iterated | None:
+    def _iterated(self, system: System, at: DirectCall, k: int, qdd: Array, forces: Array) -> Iterated | None:
         """Report of proximal iterations; solutions after fewer of them take the places of those that need more."""
         asked = self.request
         if asked.method not in ITERATIVE or not system.sizes:
@@ -365,49 +369,21 @@ class SolvedCall(DirectCall):
         return make(self, self.solved())
 
 
-class States(NamedTuple):
-    """A request, and values of its arguments at states of a batch."""
-
-    request: Request
-    values: dict[str, Array]
-    batch: tuple[int, ...]
-
-    def system(self) -> System:
-        """What forward dynamics or an impact solves there."""
-        return system_at(self)
+def _accurate(at: DirectCall, number: int, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Solutions of one of the systems of a request at some states in extended precision, and their errors."""
+    asked = at.request
+    if asked.method not in UNCONSTRAINED:
+        method = "kkt" if any(asked.options.soft) else "pv-early" if is_long(asked) else ACCURATE
+        asked = replace(asked, method=method)
+    return accurate(stage(asked, number, "solution"), at.values, where)
 
 
-class _Solver:
-    """Other solutions of one of the systems of a request; see `delassus.accuracy.status.Solver`."""
-
-    def __init__(self, at: States, number: int, error_bound: float) -> None:
-        self._at, self._number, self.error_bound = at, number, error_bound
-
-    def other(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """By the dense saddle point."""
-        if is_long(self._at.request):
-            at = self._at._replace(values={name: x[where] for name, x in self._at.values.items()})
-            at = at._replace(batch=(int(np.count_nonzero(where)),))
-            return _by_factors(system_at(at, self._number), at, self._number)
-        asked = replace(self._at.request, method="kkt")
-        (qdd, forces), error = evaluated(stage(asked, self._number, "solution"), self._at, where)
-        return qdd, forces, error
-
-    def accurate(self, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """In extended precision."""
-        asked = self._at.request
-        if asked.method not in UNCONSTRAINED:
-            method = "kkt" if any(asked.options.soft) else "pv-early" if is_long(asked) else ACCURATE
-            asked = replace(asked, method=method)
-        return accurate(stage(asked, self._number, "solution"), self._at.values, where)
-
-
-def _by_factors(system: System, at: States, number: int) -> tuple[Array, Array, Array]:
+def _by_factors(system: System, at: DirectCall, number: int) -> tuple[Array, Array, Array]:
     """Accelerations, forces and their errors, by Cholesky's factors of ``M`` and ``G`` of long chains."""
     n, m = len(system.M), len(system.relaxed[0])
     forces = by_mass(system.relaxed, np.zeros((n, 0, m)), system.deficit)[1]
     qdd = system.free + (system.caused @ forces[..., None])[..., 0]
-    at = at._replace(values={**at.values, SOLUTIONS[number]: np.concatenate([qdd, forces], axis=-1)})
+    at = DirectCall(at.kept, {**at.values, SOLUTIONS[number]: np.concatenate([qdd, forces], axis=-1)}, at.batch)
     return qdd, forces, evaluated(stage(at.request, number, "judged"), at)[1]
 
 
@@ -416,15 +392,6 @@ def system_request(asked: Request) -> Request:
     if asked.quantity.has_status:
         return stage(asked, 0, "system")
     return replace(asked, quantity=MASS_AND_ROWS, method=AUTO)
-
-
-def _dependence(found: Resolved, n: int) -> Array:
-    """What derivatives take of a solution of n states (n, k)."""
-    m, at = found.forces.shape[-1], found.dependent
-    if at is None:
-        return np.zeros((n, 1 + 3 * m * m + m))
-    parts = [x.reshape(n, m * m) for x in (at.inverse, at.hard, at.idle)]
-    return np.concatenate([at.where[:, None].astype(float), *parts, at.missed], axis=-1)
 
 
 def whole(call: Any) -> dict[str, Array]:
@@ -458,16 +425,7 @@ def system_of(
     return System(*found, sizes=sizes[first:], softness=asked.options.soft[first:], flags=flags[first:])
 
 
-def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> DirectCall:
-    """A call of states that a kernel has not solved."""
+def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> Any:
+    """A call in another process, or of states that a kernel has not solved."""
     kept = kept_for(asked)
     return kept.call({a.name: np.asarray(values[a.name], dtype=float) for a in kept.arguments}, batch)
-
-
-def solved_call(
-    asked: Request, values: dict[str, Array], batch: tuple[int, ...], error_bound: float = ERROR_BOUND["float64"]
-) -> SolvedCall:
-    """A call in another process, or of states that a kernel has not solved."""
-    call = SolvedCall(kept_for(asked), values, batch)
-    call.error_bound = error_bound
-    return call

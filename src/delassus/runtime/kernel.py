@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.accuracy.policy import ACCURATE
 from delassus.accuracy.status import HARMLESS, DynamicsStatus, Resolved, warn_of
 from delassus.compiler.jit.compile import c_function
 from delassus.compiler.machine.cpu import host
@@ -27,14 +26,14 @@ from delassus.quantities.results import ForwardDynamics
 from delassus.runtime import libraries
 from delassus.runtime.any_kernel import CpuKernel, the_same
 from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
-from delassus.runtime.calls import States
-from delassus.runtime.fallback import DIRECTLY, SolvedKernel, next_request, solve_states
+from delassus.runtime.calls import call_of
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.fastcall import direct_entry
 from delassus.runtime.rollouts.loop import Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
 
-class Kernel(CpuKernel, SolvedKernel):
+class Kernel(CpuKernel):
     """Compiled function of a batch of states; made by `delassus.compile`.
 
     Attributes
@@ -69,12 +68,10 @@ class Kernel(CpuKernel, SolvedKernel):
         lanes: int,
         reason: str = "",
         error_bound: float | None = None,
-        tried: tuple[str, ...] = (),
         wait: bool | None = True,
     ) -> None:
         """``wait``: as of `MachineCode`."""
         super().__init__(request, dtype, lanes, reason, error_bound, wait)
-        self.tried = (*tried, request.method) if self.error_dtype == "float64" else tried
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
@@ -131,10 +128,7 @@ class Kernel(CpuKernel, SolvedKernel):
             Results (..., shape of one state), if there are several a tuple whose fields have the names of `results`;
             ``out`` if it was given. With ``return_status`` a tuple that ends with ``status``, an array (...) of
             `DynamicsStatus`, with ``return_error`` one that ends with ``error``, an array (...) of estimates.
-            States whose estimate is above the bound of `compile` are solved again in float64, errors estimated by what
-            solutions miss: dynamics by ``"ltl"``, or ``"pv-early"`` where that would take minutes to compile, and by
-            ``"proximal"``; what has to be compiled is announced. Those at which none is better are solved as
-            `delassus.forward_dynamics` does.
+            States whose estimate is above the bound of `compile` are solved again, as direct calls solve them.
             Calls that meet any of these warn, unless they return statuses or errors: of each status by itself, and of
             states that are fine when solved again. Python's filters show each of these once a line, or as they are set.
 
@@ -213,25 +207,21 @@ class Kernel(CpuKernel, SolvedKernel):
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
         if run.call is not None:
             (found,) = run.call.resolved
-            rank[run.directly], redundant[run.directly] = found.rank, found.redundant
+            rank[run.again], redundant[run.again] = found.rank, found.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
         resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
-        solution: ForwardDynamics = report(States(self.request, values, batch), resolved, self.method)
+        solution: ForwardDynamics = report(call_of(self.request, values, batch), resolved, self.method)
         return solution
 
     # -- states ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def fallback(self) -> Kernel | None:
-        """Kernel for states that this one does not solve, or None. See `delassus.runtime.fallback`."""
-        return self._made(next_request(self))
-
-    @cached_property
-    def error_estimator(self) -> Kernel | None:
+    def error_estimator(self) -> Kernel:
         """Kernel that estimates errors by residuals of solutions; this one if it estimates them by pivots."""
         if not self.request.solves or self.error_dtype:
             return self
-        return self._made((replace(self.request, error_dtype=self.dtype.name), self.dtype.name, ", to estimate errors"))
+        asked = replace(self.request, error_dtype=self.dtype.name)
+        return Kernel(asked, self.dtype.name, self.lanes, ", to estimate errors", self.error_bound, self._wait)
 
     @cached_property
     def difference(self) -> Kernel:
@@ -242,13 +232,6 @@ class Kernel(CpuKernel, SolvedKernel):
     def integrate(self) -> Kernel:
         """Kernel of the configuration after a displacement, of as many lanes."""
         return Kernel(request(self.request.tree, (), find_quantity("integrate")), self.dtype.name, self.lanes)
-
-    def _made(self, asked: tuple[Request, str, str] | None) -> Kernel | None:
-        if asked is None:
-            return None
-        request, dtype, reason = asked
-        lanes = self.lanes if dtype == self.dtype.name else host().lanes(dtype)
-        return Kernel(request, dtype, lanes, reason, self.error_bound, self.tried, self._wait)
 
     def roll(
         self,
@@ -314,18 +297,15 @@ class Kernel(CpuKernel, SolvedKernel):
             said += "have residuals above the tolerance after the kernel's sweeps, and were made again with more"
             silence += " Compile with more sweeps, or a shorter time step."
         else:
-            said += "have an estimated error above the bound and were solved again"
-        if directly := counts.get(DIRECTLY, 0):
             said += (
-                f"; {directly} of them as by a direct call, which is slow: rows are dependent there or nearly so, or "
-                f"{ACCURATE!r} is too long to compile. Drop redundant rows, or compile with method='proximal', which "
-                "solves dependent ones"
+                "have an estimated error above the bound and were solved again, as by a direct call, which is slow. "
+                "Drop redundant rows, or compile with method='proximal', which solves dependent ones"
             )
-        warn(f"{said}. {silence}", kind=f"{self!r}: solved again{', directly' if directly else ''}")
+        warn(f"{said}. {silence}", kind=f"{self!r}: solved again")
 
 
 def restored(
     request: Request, dtype: str, lanes: int | None, reason: str, error_bound: float | None, wait: bool = True
 ) -> Kernel:
     """Kernel that has been pickled, the same one while it lives; without ``lanes`` with those of this processor."""
-    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound, (), wait)
+    return the_same(Kernel, request, dtype, lanes or host().lanes(dtype), reason, error_bound, wait)

@@ -136,8 +136,7 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
         "judged": bool(kernel.error_dtype),
         "operations": kernel.operations.total,
         "again": int(np.count_nonzero(run.again)),
-        "directly": int(np.count_nonzero(run.directly)),
-        "inaccurate": int(np.count_nonzero(run.inaccurate)),
+        "inaccurate": int(np.count_nonzero(run.status == ds.DynamicsStatus.INACCURATE)),
         "error": _error(case, states, qdd),
         "microseconds": found,
         "open": int(np.count_nonzero(left.status == ds.LoopStatus.OPEN)),
@@ -167,13 +166,13 @@ def tables(record: Record) -> Iterator[Table | str]:
         return  # tables are shown when they are whole
     closed = [
         (name, x["method"] + (", judged" if x["judged"] else ""),
-         *(x[which] for which in ("operations", "again", "directly", "inaccurate", "error")),
+         *(x[which] for which in ("operations", "again", "inaccurate", "error")),
          *_beside(x, "default", "pin"))
         for name, x in record["closed"].items()
         if x is not None
     ]  # fmt: skip
     if closed:
-        of_closed = ("robot", "method", "operations:,", "again", "directly", "inaccurate", "error:.0e")
+        of_closed = ("robot", "method", "operations:,", "again", "inaccurate", "error:.0e")
         title = f"default dynamics of {STATES} closed states beside constraintDynamics"
         yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
     coordinates = [

@@ -110,7 +110,7 @@ def evaluate(
 
 @compiled
 def meetings(nodes: Nodes, needed: Flags, index: Indices, met: Indices, meet: Indices) -> None:
-    """Pivots that each pivot inherits errors of, as rows of bits; see `delassus.accuracy.pivots.meetings`.
+    """Pivots that each pivot inherits errors of, as rows of bits; see `delassus.compiler.passes.values.meetings`.
 
     ``index``: number of a node as a pivot, or −1; ``met``: pivots that each node depends on.
     """

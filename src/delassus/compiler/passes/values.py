@@ -23,7 +23,11 @@ def values(
     rounding: Callable[[float], float] | None = None,
     of_sizes: bool = False,
 ) -> dict[int, Array]:
-    """As `delassus.accuracy.pivots.values`, to the bit."""
+    """Values (states,) of each output at inputs (states, inputs).
+
+    What each operation and known number makes is multiplied by the next row of ``noise`` (k, states), as ``rounding``
+    says of numbers. ``of_sizes``: what operations make of the sizes of their operands, if nothing cancels.
+    """
     needed, n, nodes = reachable(graph), len(graph), nodes_of(graph)
     row = np.full(n, -1)
     n_rows, _ = run(SLOTS, nodes, flags=needed, x=np.array(last_uses(graph, needed)), y=row)
@@ -48,7 +52,11 @@ def values(
 
 
 def meetings(graph: Graph, of_pivots: Sequence[int]) -> list[int]:
-    """As `delassus.accuracy.pivots.meetings`."""
+    """Pivots that each pivot inherits errors of, as bits of a number.
+
+    Errors meet where a pivot depends on another, and where what depends on one is multiplied by what depends on the
+    other, on the way to a further pivot.
+    """
     n, words = len(of_pivots), (len(of_pivots) + 63) // 64
     index = np.full(len(graph), -1)
     index[[*of_pivots]] = range(n)

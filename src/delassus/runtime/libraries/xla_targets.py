@@ -196,7 +196,7 @@ class Again:
     def __init__(self, kernel: Any) -> None:
         self._kernel: Any = ref(kernel)
         self._code, self._kept = kernel.code, None
-        how = kernel.request, kernel.dtype.name, kernel.lanes, "", kernel.error_bound, kernel.tried
+        how = kernel.request, kernel.dtype.name, kernel.lanes, "", kernel.error_bound
         kind: Any = type(kernel)
         self._make = partial(kind, *how)
 

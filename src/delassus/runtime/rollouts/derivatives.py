@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import DynamicsStatus
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError
-from delassus.runtime.any_kernel import AnyKernel
+from delassus.runtime.any_kernel import AnyKernel, CpuKernel
 from delassus.runtime.arrays import Batch, Moving, aligned_empty, arranged, checked
-from delassus.runtime.fallback import SolvedKernel, solve_states
+from delassus.runtime.fallback import solve_states
 from delassus.runtime.rollouts.on_arrays import one_by_one, roll
 from delassus.runtime.rollouts.on_device import STATE
 
@@ -77,7 +77,7 @@ def derivative_rollout(
     made = sweep()
     flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
     counts = Counter[Any]({DynamicsStatus.UNFINISHED: int(np.count_nonzero(flagged))})
-    if flagged.any() and not kernel.iterates and isinstance(kernel, SolvedKernel):
+    if flagged.any() and not kernel.iterates and isinstance(kernel, CpuKernel):
         made, counts = sweep(), Counter[Any]()  # again, by calls: what comes after these states depends on them
         for now, found in one_by_one(kernel, made.arguments, made.results, batch, steps, made.totals):
             counts.update(solve_states(kernel, now, found, batch, threads).counts)

@@ -20,7 +20,7 @@ from delassus.contact import (
     frames_of,
     load_colliders,
 )
-from delassus.contact.formulations.impulses import FormulatedImpulses, JointContacts, RowProblem
+from delassus.contact.formulations.impulses import FormulatedImpulses, JointContacts
 from delassus.errors import ConfigurationError
 from delassus_studies.bench.contact.problems import turned_momentum
 from internals import (
@@ -350,11 +350,10 @@ def test_random_mechanisms_obey_the_laws_of_limits_friction_contacts_and_loops()
             M, J = ds.mass_matrix(scene.tree, q), snapshot.rows(contacts).jacobian
             free = v + dt * np.linalg.solve(M, tau - ds.inverse_dynamics(scene.tree, q, v, -snapshot.axes_rate))
             found = {}
-            none, start = np.zeros(len(contacts)), np.zeros((2, scene.tree.nv))
-            joints = joints_of(scene.tree, q, dt)
-            problem = RowProblem(q, free, contacts, none, none, joints, np.zeros((len(contacts), 3)), start)
+            still, start = np.zeros((len(contacts), 3)), np.zeros((2, scene.tree.nv))
+            problem = q, free, contacts, still, still[:, 0], joints_of(scene.tree, q, dt), (still, still[:0], start)
             for solver in SOLVERS[:4]:
-                done = FormulatedImpulses(dynamics, "os", ImpulseSolver(solver, tolerance=1e-8))(problem)
+                done = FormulatedImpulses(dynamics, "os", ImpulseSolver(solver, tolerance=1e-8)).solve(*problem)
                 if done is not None and done.status is SolverStatus.CONVERGED:
                     check_momentum(M, J, dynamics.n_loops, M @ (done.velocity - free), done)
                     counts += check_joints(scene.tree, q, dt, done)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from delassus.contact import (
     Collider,
     ConeProblem,
     ContactDynamics,
+    ContactProblem,
     ContactSet,
     HalfSpace,
     Mesh,
@@ -352,6 +355,44 @@ def test_what_one_solver_cannot_solve_is_given_to_another(
         status: [int(str(x.message).split()[0]) for x in caught if status.text in str(x.message)] for status in troubles
     }
     assert len(caught) == 2 and sum(map(sum, counts.values())) == 12 and all(map(len, counts.values()))
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_a_solver_raises_ends_a_run_that_can_go_on(
+    scene: ds.Scene, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error("here")
+
+    sim = simulator(scene, solver="nsgs")
+    sim.run(0.01)
+    before, twin = sim.q, pickle.loads(pickle.dumps(sim))
+    with monkeypatch.context() as patch, pytest.raises(error, match="here"):
+        patch.setattr(ContactProblem, "solve", fail)
+        sim.run(0.01)
+    assert np.array_equal(sim.q, before)
+    sim.run(0.01)
+    twin.run(0.01)
+    assert np.array_equal(sim.q, twin.q)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts")
+def test_interrupts_reach_steps_wherever_they_come(scene: ds.Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    sim, lost = simulator(scene, solver="nsgs"), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for k in range(30):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-3 + 1e-4 * k)
+                sim.run(10.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    sim.run(0.01)
+    assert not lost and sim.status is SolverStatus.CONVERGED
 
 
 def test_a_scene_is_what_its_fields_make(scene: ds.Scene) -> None:

@@ -2,7 +2,7 @@
 
 The problem of a contact step becomes that of `ConeProblem`: each side of a limit is a contact without friction, dry
 friction one without a normal (`delassus.contact.joint_contacts`), and a least normal impulse an offset of friction.
-Problems with patches are solved as islands of scenes are, with rows of spins as further groups of three.
+Rows of spins of patches are further groups of three.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import numpy as np
 
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.contact.solvers.registry import ImpulseSolver
-from delassus.contact.sparse.dense import ConeLaws, block_impulses
-from delassus.contact.sparse.factor import MAX_PARTS
 from delassus.spatial.rotations import Array
 
 PASSES = 2000
@@ -70,13 +68,8 @@ def exact_impulses(problem: StepProblem, tolerance: float) -> list[Any]:
     out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("nsgs", 4, STRICTER * tolerance, PASSES)
     for k in range(b.shape[1]):
         W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
-        friction, offset = (np.ascontiguousarray(x[:, k]) for x in of_each)
-        free_of, p = np.ascontiguousarray(b[:, k]), np.zeros(len(rows))
-        if patches:
-            block_impulses(W, free_of, ConeLaws(friction, offset, partner), p, solver.tolerance, PASSES, MAX_PARTS)
-        else:
-            p = solver(W, free_of, friction, offset).p
-        np.add.at(out[:, k], rows, S[:, k] * p)
+        free_of, friction, offset = (np.ascontiguousarray(x[:, k]) for x in (b, *of_each))
+        np.add.at(out[:, k], rows, S[:, k] * solver(W, free_of, friction, offset, partner=partner).p)
     for point, floor in zip(problem.points, floors, strict=True):
         out[point.row + 2] += states(floor)
     return [x.reshape(shape) for x in out]

@@ -70,13 +70,8 @@ class SolverStatus(Explained):
     CONFLICTING = "the equality rows contradict one another; drop rows, or ask for velocities that go together"
 
 
-OUTCOMES = (
-    SolverStatus.CONVERGED,
-    SolverStatus.RAY_TERMINATION,
-    SolverStatus.ITERATION_LIMIT,
-    SolverStatus.NUMERICAL_TROUBLE,
-)
-"""Statuses by the numbers that compiled functions return."""
+STATUSES = tuple(SolverStatus)
+"""Statuses by the numbers that compiled functions have for them."""
 SOLVED = (SolverStatus.CONVERGED, SolverStatus.ROUND_OFF, SolverStatus.RESTITUTION_REDUCED)
 """Statuses of problems whose velocities are within the tolerance."""
 

@@ -203,7 +203,8 @@ class Simulator(Sensing):
         self.n_directions, impulses_of = check_directions(n_directions), None
         if formulation != "blocks":
             of_problems = ImpulseSolver(solver, n_directions, self.tolerance, max_iterations)
-            impulses_of = FormulatedImpulses(ContactDynamics(scene, passive=passive), formulation, of_problems)
+            formulated = FormulatedImpulses(ContactDynamics(scene, passive=passive), formulation, of_problems)
+            impulses_of = formulated.of_phase
         self.formulation, self.solver, self.passive, self.limits = formulation, solver, passive, limits
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)

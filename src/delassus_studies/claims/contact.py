@@ -23,7 +23,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.results import OUTCOMES, SOLVED, SolverStatus
+from delassus.contact.results import SOLVED, STATUSES, SolverStatus
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
 from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
@@ -197,7 +197,7 @@ def pivoted(dynamics: ds.contact.ContactDynamics, at: StepState, formulation: st
     z, outcome, _ = lemke_kernel(M, q, TOLERANCE, LIMIT)
     F = impulses_of(z[2 * k :], DIRECTIONS, len(at[1]))
     velocity, _ = problem.model.recover(z[:k] - z[k : 2 * k], F, problem.motion, dt)
-    return velocity, OUTCOMES[outcome] in SOLVED
+    return velocity, STATUSES[outcome] in SOLVED
 
 
 def tableau(problem: ds.contact.ContactProblem) -> tuple[Array, Array, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
-from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request
+from delassus.contact.results import STATUSES, Impulses, Solution, check_request
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
@@ -90,7 +90,7 @@ def lemke_contacts(
 ) -> Impulses:
     """Impulses by Lemke's method; see `delassus.contact.solvers.registry`."""
     r, outcome, pivots = from_impulses(W, b, mu, friction_offset, directions, start, tolerance, limit)
-    return Impulses(r, OUTCOMES[outcome], pivots)
+    return Impulses(r, STATUSES[outcome], pivots)
 
 
 def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -> Solution[L]:
@@ -124,4 +124,4 @@ def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -
     advice = "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed."
     check_request(problem, LCP, advice, tolerance, max_iterations)
     z, outcome, pivots = lemke_kernel(problem.M, problem.q, float(tolerance), int(max_iterations))
-    return Solution(problem, z, OUTCOMES[outcome], pivots)
+    return Solution(problem, z, STATUSES[outcome], pivots)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
-from delassus.contact.results import OUTCOMES, Impulses, Solution, check_request, starting
+from delassus.contact.results import STATUSES, Impulses, Solution, check_request, starting
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
@@ -107,7 +107,7 @@ def pgs_contacts(
     """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
     pyramids = directions, contact_blocks(mu.size, len(directions))
     r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, pyramids, start, tolerance, limit)
-    return Impulses(r, OUTCOMES[outcome], sweeps)
+    return Impulses(r, STATUSES[outcome], sweeps)
 
 
 def pgs(
@@ -152,4 +152,4 @@ def pgs(
     z, outcome, sweeps = pgs_kernel(
         problem.M.copy(), problem.q.copy(), blocks, starting(problem.size, start), float(tolerance), int(max_iterations)
     )
-    return Solution(problem, z, OUTCOMES[outcome], sweeps)
+    return Solution(problem, z, STATUSES[outcome], sweeps)

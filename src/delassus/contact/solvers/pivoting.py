@@ -22,7 +22,7 @@ from delassus.spatial.rotations import Array
 Indices = NDArray[Any]
 
 SOLVED, RAY, LIMIT, TROUBLE = 0, 1, 2, 3
-"""How it ended; `delassus.contact.results.OUTCOMES` in order."""
+"""How it ended; `delassus.contact.results.STATUSES` in order."""
 PIVOT = 1e-10
 """Smallest entry to pivot on, of a matrix scaled to have ones on its diagonal."""
 TIE = 1e-12

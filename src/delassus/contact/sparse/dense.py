@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled, compiled_for
+from delassus.compiler.jit.compile import compiled, compiled_for, inlined
 from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.linear import mobilities, rounding
-from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN, cone_law
+from delassus.contact.solvers.linear import affine, mobilities, rounding
+from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN
 from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.newton import TUNING as ISLANDS
 from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
@@ -79,64 +79,54 @@ def block_impulses(
 
     Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
     """
-    mu, friction_offset, partner = laws.mu, laws.friction_offset, laws.partner
-    n, size, omega, speed = mu.size, b.size, mobilities(W)[0], 0.0
+    n, size, omega, speed = laws.mu.size, b.size, mobilities(W)[0], 0.0
     for i in range(size):
         speed = max(speed, abs(b[i]))
-    residual = violation(W, b, laws, omega, p)
-    if residual <= tolerance:
-        return residual, 0
-    Y, order = np.zeros((size, size)), np.empty(size, np.int64)
-    m = max(root_of(W, Y, order), 1)
-    J, unit, blocks, r, d = np.empty(size * m), np.zeros(m * m), np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3))
-    at, none, zero = np.empty(n, np.int64), np.full(n, -1), np.zeros(1, np.int64)
-    for c in range(m):
-        unit[c * m + c] = 1.0
-    for i in range(size):
-        for c in range(m):
-            J[i * m + c] = Y[i, c]
+    J, Y, blocks, r, d = (
+        np.zeros(size * size), np.zeros(size * size), np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3)),
+    )  # fmt: skip
+    kind, tied, n_patches, unit = np.full(n, CONTACT), np.full(n, -1), 0, np.zeros(size * size)
     for i in range(n):
-        at[i] = 3 * i * m
         for c in range(3):
-            r[i, c], d[i, c] = p[3 * i + c], b[3 * i + c]
+            d[i, c] = b[3 * i + c]
             for e in range(3):
                 blocks[i, c, e] = W[3 * i + c, 3 * i + e]
-    kind, tied, n_patches = np.full(n, CONTACT), np.full(n, -1), 0
-    for i in range(n):
-        if partner[i] >= 0:
-            kind[i], kind[partner[i]], tied[i], tied[partner[i]], n_patches = PATCH, SPIN, partner[i], i, n
-    first, ends = np.full(2, 0), np.full(3, n)
-    first[1], ends[0] = m, 0
-    bodies = Bodies(first, zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, np.empty(0), zero)
+        if laws.partner[i] >= 0:
+            j, n_patches = laws.partner[i], n
+            kind[i], kind[j], tied[i], tied[j] = PATCH, SPIN, j, i
+    at, none, zero, ends = np.empty(n, np.int64), np.full(n, -1), np.zeros(1, np.int64), np.full(3, n)
+    ends[0] = 0
+    bodies = Bodies(np.zeros(2, np.int64), zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, unit, zero)
     law = RowLaws(
-        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), mu, friction_offset, omega, np.empty(n), np.ones(n), tied,
-        np.zeros((n_patches, SIZE)),
+        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), laws.mu, laws.friction_offset, omega, np.empty(n), np.ones(n),
+        tied, np.zeros((n_patches, SIZE)),
     )  # fmt: skip
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
-    rows = Rows(
-        kind, np.zeros(n, np.int64), none, at, at, J, J, law, r, np.zeros(n), np.empty(n), memory
-    )  # fmt: skip
+    rows = Rows(kind, np.zeros(n, np.int64), none, at, at, J, Y, law, r, np.zeros(n), np.empty(n), memory)
     of_none = np.empty(0), np.empty((0, 3)), np.empty(0)
     islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, of_none[0], of_none[1], of_none[2])
-    part = Islands(
-        zero, np.zeros(1, np.int64), np.zeros(2, np.int64), np.empty(n, np.int64), np.zeros(2, np.int64), zero, zero,
-        of_none[0], of_none[1], of_none[2],
-    )  # fmt: skip
-    graph = Graph(
-        np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(2, np.int64),
-        np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int64),
-        np.empty(1, np.int64), np.empty(1, np.int64),
-    )  # fmt: skip
-    work = Work(
-        graph, part, np.empty(m * m), np.empty(3 * m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m),
-        np.empty(m), np.empty((n, 3)),
-    )  # fmt: skip
+    g, x, some = np.zeros((13, 2), np.int64), np.empty((6, size)), np.empty(n, np.int64)
+    part = Islands(zero, g[10], g[11], some, g[12], zero, zero, of_none[0], of_none[1], of_none[2])
+    graph = Graph(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9])
+    V, K, best_r = np.empty(size * size), np.empty(3 * size), np.empty((n, 3))
+    work = Work(graph, part, V, K, x[0], x[1], x[2], x[3], x[4], x[5], best_r)
+    v, own, units = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+    for i in range(size):
+        units[i, i] = 1.0
     options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts, speed)
-    v, report = np.zeros(m), np.zeros(3)
+    lay_out(bodies, rows, units, W, size)
     for i in range(n):
         add_compliance(rows, i, 0.0)
         if kind[i] == PATCH:
             prepare_patch(bodies, rows, i)
+    residual = violation(bodies, rows, islands, W, p, v)
+    if residual <= tolerance:
+        return residual, 0
+    m, report = max(root_of(W, own, np.empty(size, np.int64)), 1), np.zeros(3)
+    lay_out(bodies, rows, own, own, m)
+    for c in range(m):
+        unit[c * m + c], v[c] = 1.0, 0.0
+    for i in range(n):
         push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
     solve_island(bodies, rows, work, islands, 0, v, options, report)
     copy(r, p)
@@ -146,7 +136,30 @@ def block_impulses(
         entries = begin_part(bodies, rows, work, v)
         step_fully(bodies, rows, work, v, residual, goal, entries, ISLANDS.full_deltas[0])
         copy(r, p)
-    return violation(W, b, laws, omega, p), int(report[1])
+    lay_out(bodies, rows, units, W, size)
+    return violation(bodies, rows, islands, W, p, v), int(report[1])
+
+
+@inlined
+def lay_out(bodies: Bodies, rows: Rows, J: Array, Y: Array, m: int) -> None:
+    """Jacobians of all groups on a body with m degrees of freedom, and ``Y``."""
+    bodies.first[1] = m
+    for i in range(J.shape[0]):
+        rows.at_a[i // 3] = 3 * (i // 3) * m
+        for c in range(m):
+            rows.J[i * m + c], rows.Y[i * m + c] = J[i, c], Y[i, c]
+
+
+@compiled
+def violation(bodies: Bodies, rows: Rows, islands: Islands, W: Array, p: Array, v: Array) -> float:
+    """Residual ``max |ω p − P_K(ω p − u − s)|`` (m/s) at ``u = W p + b``, of rows that are degrees of freedom.
+
+    ``r`` is ``p`` then, and ``v`` is ``W p``.
+    """
+    for i in range(p.size):
+        rows.r[i // 3, i % 3], v[i] = p[i], 0.0
+    affine(W, p, v, v)
+    return float(residual_of(bodies, rows, islands, 0, v))
 
 
 def alone(n: int) -> Indices:
@@ -159,61 +172,3 @@ def copy(r: Array, p: Array) -> None:
     """``p`` (3n,) from ``r`` (n, 3)."""
     for i in range(p.size):
         p[i] = r[i // 3, i % 3]
-
-
-@compiled
-def velocity_of(W: Array, b: Array, p: Array, k: int) -> tuple[float, float, float]:
-    """Three rows of ``W p + b``, from row ``k`` on."""
-    u0, u1, u2 = b[k], b[k + 1], b[k + 2]
-    for j in range(p.size):
-        u0 += W[k, j] * p[j]
-        u1 += W[k + 1, j] * p[j]
-        u2 += W[k + 2, j] * p[j]
-    return u0, u1, u2
-
-
-@compiled
-def patch_violation(W: Array, b: Array, mu: float, friction_offset: float, i: int, j: int, p: Array) -> float:
-    """The same of a patch and its spin, groups ``i`` and ``j``."""
-    u, s, w, speed, size, square = velocity_of(W, b, p, 3 * i), velocity_of(W, b, p, 3 * j), 0.0, 0.0, 0.0, 0.0
-    for c in range(3):
-        w += (W[3 * i + c, 3 * i + c] + W[3 * j + c, 3 * j + c]) / 3.0
-        speed += s[c] * s[c]
-    speed = np.sqrt(speed + u[0] * u[0] + u[1] * u[1])
-    for c in range(3):
-        size += (w * p[3 * j + c] - s[c]) ** 2
-    size = np.sqrt(size + (w * p[3 * i] - u[0]) ** 2 + (w * p[3 * i + 1] - u[1]) ** 2)
-    law = cone_law(mu, w * friction_offset, size, 0.0, w * p[3 * i + 2] - u[2] - mu * speed)
-    part = law[0] / size if size > 0.0 else 1.0
-    for c in range(3):
-        square += (w * p[3 * j + c] - part * (w * p[3 * j + c] - s[c])) ** 2
-        own = w * p[3 * i + c]
-        square += (own - (law[2] if c == 2 else part * (own - u[c]))) ** 2
-    return float(np.sqrt(square))
-
-
-@compiled
-def violation(W: Array, b: Array, laws: ConeLaws, omega: Array, p: Array) -> float:
-    """Residual ``max |ω p − P_K(ω p − u − s)|`` (m/s) at ``u = W p + b``."""
-    mu, friction_offset, partner = laws.mu, laws.friction_offset, laws.partner
-    worst, is_spin = 0.0, np.zeros(mu.size, np.int64)
-    for i in range(mu.size):
-        if partner[i] >= 0:
-            is_spin[partner[i]] = 1
-    for i in range(mu.size):
-        k = 3 * i
-        if is_spin[i] == 1:
-            continue
-        if partner[i] >= 0:
-            own = patch_violation(W, b, mu[i], friction_offset[i], i, partner[i], p)
-            if not own <= worst:
-                worst = own
-            continue
-        u, w = velocity_of(W, b, p, k), omega[i]
-        u0, u1, u2 = u[0], u[1], u[2] + mu[i] * np.sqrt(u[0] * u[0] + u[1] * u[1])
-        x, y, z = w * p[k], w * p[k + 1], w * p[k + 2]
-        law = cone_law(mu[i], w * friction_offset[i], x - u0, y - u1, z - u2)
-        own = np.sqrt((x - law[0]) ** 2 + (y - law[1]) ** 2 + (z - law[2]) ** 2)
-        if not own <= worst:
-            worst = own
-    return worst if worst < np.inf else np.inf

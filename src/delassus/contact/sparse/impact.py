@@ -33,9 +33,9 @@ from delassus.contact.sparse.spins import add_spin_impulses
 from delassus.contact.sparse.sweeps import is_moved, push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
-DONE, UNSOLVED, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN, RAY, TROUBLE, ROUND_OFF, CONFLICT = range(10)
-"""Solved, or nothing to solve; not to the tolerance; solved, with less restitution than asked for; a mass matrix is
-singular; the smooth motion is too fast for the step; loops gape; and what else solvers of `Simulator` say."""
+DONE, UNSOLVED, ROUND_OFF, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN = 0, 2, 4, 5, 6, 7, 8
+"""Solved, or nothing to solve; not to the tolerance; solved but for rounding; solved, with less restitution than asked
+for; a mass matrix is singular; the smooth motion is too fast for the step; loops gape: numbers of `STATUSES`."""
 
 FREE = 6
 """Degrees of freedom of a free body."""

@@ -24,8 +24,6 @@ from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
     IMPACTS,
-    PHASE,
-    SEARCH,
     Bodies,
     Data,
     Model,
@@ -75,7 +73,7 @@ def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options
                 state.qdd[f + r] += T[0, r] * gravity[0] + T[1, r] * gravity[1] + T[2, r] * gravity[2]
             for c in range(f, f + 6):
                 state.target[c] = v[c] + dt * state.qdd[c]
-        if data.progress.step[PHASE] != SEARCH:
+        if data.progress.step[IMPACTS] > 0:
             continue
         linear, angular = 0.0, 0.0
         for r in range(3):

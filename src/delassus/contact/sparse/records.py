@@ -304,7 +304,7 @@ class Options(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
     ``speed`` (m/s) is what residuals are small against, of islands `SPEED` times the tolerance.
-    ``asks``: 1 where another solver than that of islands makes impulses; ``max_parts``: most parts of islands to try.
+    ``asks`` is the address of what makes impulses in place of islands (0: none), ``max_parts`` the most parts to try.
     """
 
     dt: float
@@ -406,15 +406,14 @@ class LinkMotion(NamedTuple):
     tunnelling: Indices
 
 
-ATTEMPT, PHASE, FOUND, CONTACTS, ROWS, BOUNCES, IMPACTS, STATUS, SPINS = range(9)
-"""Places in `Progress.step`: how often the step has been made again, the next of its phases, how many contacts are
-found, how many row groups are those of contacts, how many there are, whether one bounces, how many impacts there were,
-how the last problem ended, and how many row groups there are with those of spins."""
+ATTEMPT, FOUND, CONTACTS, ROWS, BOUNCES, IMPACTS, SPINS, STATUS = range(8)
+"""Places in `Progress.step`: how often the step has been made again, how many contacts are found, how many row groups
+are those of contacts, how many there are, whether one bounces, how many impacts there were, how many row groups there
+are with those of spins, and how the last problem ended that was asked for."""
 
 
-SEARCH, POSE, COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(5)
-"""Phases of a step: contacts are to be found; a problem is to be posed; that of compression is solved; of
-decompression; of the step."""
+COMPRESSION, DECOMPRESSION, STEP_FORWARD = range(3)
+"""Phases of a step, a problem each: of an impact the two, then the impulses of the step."""
 
 
 class ImpactTape(NamedTuple):

@@ -14,6 +14,7 @@ from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, po
 from delassus.contact.sparse.factor import backward, forward, product
 from delassus.contact.sparse.records import (
     BOUNCES,
+    CONTACTS,
     IMPACTS,
     Bodies,
     Contacts,
@@ -405,11 +406,11 @@ def set_limits(rows: Rows, joints: Joints, i: int, e: int, q: Array, dt: float, 
 
 
 @compiled
-def warm_start_joints(rows: Rows, joints: Joints, m: int, n: int) -> None:
+def warm_start_joints(data: Data) -> None:
     """Impulses of limits and of friction where a solver may start: those of the step before."""
-    for i in range(m, n):
-        dof = joints.dofs[i - m]
-        rows.r[i, 2] = joints.before[0, dof] + joints.before[1, dof]
+    for e in range(data.joints.dofs.size):
+        before, dof = data.joints.before, data.joints.dofs[e]
+        data.rows.r[data.progress.step[CONTACTS] + e, 2] = before[0, dof] + before[1, dof]
 
 
 @inlined

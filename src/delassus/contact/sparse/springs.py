@@ -38,7 +38,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.loops import move_loop, remove_loop_rows
-from delassus.contact.sparse.records import PHASE, SEARCH, Bodies, Data, LoopMotion, SpringMemory, Springs, Stretches
+from delassus.contact.sparse.records import IMPACTS, Bodies, Data, LoopMotion, SpringMemory, Springs, Stretches
 from delassus.model.kinematics import usual_inertias
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NUMPY
@@ -173,7 +173,7 @@ def momentum_of(springs: Springs, data: Data, s: int, dt: float) -> float:
     Without its force at the start where that is one of ``qdd``, and without that of controls.
     """
     state, k, d, speed, gained = data.state, springs.stiffness[s], springs.damping[s], 0.0, 0.0
-    is_first = data.progress.step[PHASE] == SEARCH
+    is_first = data.progress.step[IMPACTS] == 0
     for e in range(springs.first[s], springs.first[s + 1]):
         c = springs.dofs[e]
         speed += springs.ratios[e] * state.v[c]

@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from delassus.compiler.jit.compile import compiled, compiled_for
+from delassus.compiler.jit.compile import compiled, compiled_for, inlined
+from delassus.compiler.jit.memory import call_at
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
+from delassus.contact.solvers.linear import assign
 from delassus.contact.sparse.cone import JOINT, PATCH, SPIN
 from delassus.contact.sparse.hits import end_placed, leave_springs_out, place_struck, start_behind, stop_tangents
 from delassus.contact.sparse.impact import (
@@ -65,10 +67,7 @@ from delassus.contact.sparse.records import (
     FOUND,
     IMPACTS,
     NOT_STRUCK,
-    PHASE,
-    POSE,
     ROWS,
-    SEARCH,
     SPINS,
     STATUS,
     STEP_FORWARD,
@@ -107,9 +106,9 @@ REPEAT_STEP = -10
 """The step is to be made again, with contacts farther away."""
 
 
-NO_ROOM, NO_FACTOR, NOT_FINITE, ASK = -11, -12, -13, -14
-"""Memory is too small for that many contacts; for the factor; velocities after the step are not finite; another solver
-is asked for impulses ``r`` of the rows, and for the velocities ``after`` that they make of ``target``."""
+NO_ROOM, NO_FACTOR, NOT_FINITE, NO_ANSWER = -11, -12, -13, -14
+"""Memory is too small for that many contacts; for the factor; velocities after the step are not finite; what is asked
+for impulses in place of islands has failed."""
 
 
 @compiled
@@ -198,8 +197,11 @@ def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
 def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
     """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
 
-    Then these are ``tunnelling``, and ``reach`` is that of the velocities after the step.
+    Then these are ``tunnelling``, ``reach`` is that of the velocities after the step, and another attempt is made; not
+    more than `TUNING` allows.
     """
+    if data.progress.step[ATTEMPT] >= TUNING.max_attempts - 1:
+        return False
     contacts, v, dt, found = data.contacts, data.state.after, options.dt, False
     links, V, reach, tunnelling = model.links, data.links.twists, data.links.reach, data.links.tunnelling
     find_twists(model, data, v, v)
@@ -222,6 +224,8 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
             for side in range(2):
                 if contacts.found.links[e, side] >= 0:
                     tunnelling[links.block[contacts.found.links[e, side]]] = 1
+    if found:
+        data.progress.step[ATTEMPT] += 1
     return found
 
 
@@ -230,7 +234,7 @@ def begin_step(data: Data, n: int) -> None:
     """Nothing has acted yet; ``n`` contacts are found."""
     state, joints, bounces = data.state, data.joints, data.progress.bounces
     progress, statuses, report = data.progress.step, data.progress.statuses, data.progress.report
-    progress[PHASE], progress[FOUND], progress[IMPACTS] = POSE, n, 0
+    progress[FOUND] = n
     for c in range(statuses.size):
         if c != SINGULAR and c != COARSE_STEP:
             statuses[c] = 0
@@ -239,67 +243,94 @@ def begin_step(data: Data, n: int) -> None:
     for c in range(state.v.size):
         joints.impulses[0, c] = joints.impulses[1, c] = bounces.late[c] = bounces.kick[c] = 0.0
         bounces.lead[c] = 0.0
-        data.progress.start[c] = state.v[c]
     for b in range(data.bodies.at.size):
         bounces.last[b], bounces.source[b], bounces.base[b] = NOT_STRUCK, b, 0.0
+    assign(data.progress.start, state.v)
     begin_tape(data)
 
 
 @compiled
 def contact_step(model: Model, data: Data, options: Options) -> int:
-    """Go on from where a step is, to its end (`DONE`) or the next problem that another solver is asked for (`ASK`).
+    """Make a step with the contacts that are found; returns `DONE`, or below 0 why there is no state after it."""
+    pose_problem(model, data, options)
+    while is_struck(data, options):
+        status = strike(model, data, options)
+        if status < DONE:
+            return status
+        pose_problem(model, data, options)
+    take_mean_products(model, data, options)
+    add_turning(data)
+    warm_start_joints(data)
+    status = solve(STEP_FORWARD, model, data, options)
+    if status < DONE:
+        return status
+    if find_tunnelling(model, data, options):
+        return REPEAT_STEP
+    keep_impulses(status, model, data, options)
+    start_correction(model, data, options)
+    share(CORRECTION, data.islands.island[data.bodies.at.size], model, data, options)
+    end_step(model, data, options)
+    return DONE
 
-    Impacts come first, one after the other: compression, decompression. Then, impulses of the step.
-    `TOO_SMALL`, `REPEAT_STEP`: nothing is done.
-    """
-    bodies, state, rows = data.bodies, data.state, data.rows
-    islands, progress, statuses = data.islands, data.progress.step, data.progress.statuses
-    while True:
-        phase, m, total, status = progress[PHASE], progress[CONTACTS], progress[ROWS], progress[STATUS]
-        if phase != POSE and options.asks == 1 and status != DONE and status != ROUND_OFF:
-            for k in range(islands.island[bodies.at.size]):
-                make_safe(bodies, rows, islands, k, state)
-        if phase != POSE:
-            record_problem(data)
-        if phase == POSE:
-            pairs, progress[BOUNCES] = data.space.counts[0], 0
-            share(CHOICE, pairs, model, data, options)
-            m, at = place_groups(data)
-            share(FILLING, pairs, model, data, options)
-            total, end = add_joint_groups(data, options.dt, model.length, m, at)
-            progress[CONTACTS], progress[ROWS], progress[PHASE] = m, total, STEP_FORWARD
-            progress[SPINS] = add_spins(model, data, total, end) if data.contacts.angular.shape[1] > 0 else total
-            find_islands(rows, islands, bodies.at.size, progress[SPINS])
-            if progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts and find_bounces(data, options):
-                progress[IMPACTS] += 1
-                progress[PHASE] = COMPRESSION
-                if model.springs.block.size > 0:
-                    leave_springs_out(model, data, options)
-                compress(data, options.dt)
-                place_struck(model, data, options)
-            else:
-                take_mean_products(model, data, options)
-                add_turning(data)
-                warm_start_joints(data.rows, data.joints, m, total)
-        elif phase == COMPRESSION:
-            statuses[status] += 1
-            progress[PHASE] = DECOMPRESSION
-            decompress(data)
-        elif phase == DECOMPRESSION:
-            reduced = end_impact(data, options)
-            record_parts(data)
-            statuses[REDUCED if reduced and status == DONE else status] += 1
-            progress[PHASE] = POSE
-            smooth_motion(model, data, options)
-            start_behind(data, options)
-            continue
-        else:
-            return end_step(model, data, options)
-        if options.asks == 1:
-            return ASK
-        progress[STATUS] = solve_islands(model, data, options)
-        if progress[STATUS] == TOO_SMALL:
-            return undo(data, TOO_SMALL)
+
+@compiled
+def pose_problem(model: Model, data: Data, options: Options) -> None:
+    """Row groups of contacts and joints, and the islands that they make."""
+    pairs, progress = data.space.counts[0], data.progress.step
+    progress[BOUNCES] = 0
+    share(CHOICE, pairs, model, data, options)
+    m, at = place_groups(data)
+    share(FILLING, pairs, model, data, options)
+    total, end = add_joint_groups(data, options.dt, model.length, m, at)
+    progress[CONTACTS], progress[ROWS] = m, total
+    progress[SPINS] = add_spins(model, data, total, end) if data.contacts.angular.shape[1] > 0 else total
+    find_islands(data.rows, data.islands, data.bodies.at.size, progress[SPINS])
+
+
+@inlined
+def is_struck(data: Data, options: Options) -> bool:
+    """Whether another impact follows."""
+    progress = data.progress.step
+    return progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts and find_bounces(data, options)
+
+
+@compiled
+def strike(model: Model, data: Data, options: Options) -> int:
+    """Make an impact, and the smooth motion after it: compression, decompression."""
+    data.progress.step[IMPACTS] += 1
+    if model.springs.block.size > 0:
+        leave_springs_out(model, data, options)
+    compress(data, options.dt)
+    place_struck(model, data, options)
+    squeezed = solve(COMPRESSION, model, data, options)
+    if squeezed < DONE:
+        return squeezed
+    decompress(data)
+    status = solve(DECOMPRESSION, model, data, options)
+    if status < DONE:
+        return status
+    reduced = end_impact(data, options)
+    record_parts(data)
+    data.progress.statuses[squeezed] += 1
+    data.progress.statuses[REDUCED if reduced and status == DONE else status] += 1
+    smooth_motion(model, data, options)
+    start_behind(data, options)
+    return DONE
+
+
+@compiled
+def solve(phase: int, model: Model, data: Data, options: Options) -> int:
+    """Impulses of row groups, and velocities ``after`` them; their status."""
+    if options.asks == 0:
+        status = solve_islands(model, data, options)
+    else:
+        data.progress.step[STATUS] = NO_ANSWER
+        call_at(options.asks, phase)
+        status = data.progress.step[STATUS]
+        for k in range(data.islands.island[data.bodies.at.size] if status > DONE and status != ROUND_OFF else 0):
+            make_safe(data.bodies, data.rows, data.islands, k, data.state)
+    record_problem(phase, data)
+    return status
 
 
 @compiled
@@ -349,13 +380,12 @@ def solve_islands(model: Model, data: Data, options: Options) -> int:
     factorisations are added.
     """
     worst, state, report, of_islands = DONE, data.state, data.progress.report, data.islands.report
-    for c in range(state.v.size):
-        state.after[c] = state.target[c]
+    assign(state.after, state.target)
     n = data.islands.island[data.bodies.at.size]
     share(SOLUTION, n, model, data, options)
     for k in range(n):
         if of_islands[k, 0] == TOO_SMALL:
-            return TOO_SMALL
+            return NO_FACTOR
         report[0] = max(report[0], of_islands[k, 0])
         report[1] += of_islands[k, 1]
         report[2] += of_islands[k, 2]
@@ -365,53 +395,45 @@ def solve_islands(model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def undo(data: Data, code: int) -> int:
-    """The state of the start, and ``code``."""
-    for c in range(data.state.q.size):
-        data.state.q[c] = data.progress.tape.q[c]
-    for c in range(data.state.v.size):
-        data.state.v[c] = data.progress.start[c]
-    return code
+def undo(data: Data) -> None:
+    """Go back to the state of the start."""
+    assign(data.state.q, data.progress.tape.q)
+    assign(data.state.v, data.progress.start)
 
 
 @compiled
-def end_step(model: Model, data: Data, options: Options) -> int:
-    """State after the step from the velocities ``after`` its impulses, or `REPEAT_STEP` where bodies pass others."""
-    bodies, state, rows, joints = data.bodies, data.state, data.rows, data.joints
-    progress, statuses = data.progress.step, data.progress.statuses
-    m, total, status = progress[CONTACTS], progress[ROWS], progress[STATUS]
-    again = progress[ATTEMPT] < TUNING.max_attempts - 1
-    if again and find_tunnelling(model, data, options):
-        progress[ATTEMPT] += 1
-        return undo(data, REPEAT_STEP)
+def keep_impulses(status: int, model: Model, data: Data, options: Options) -> None:
+    """Impulses of the step at contacts and joints, and its status, which counts where impulses act."""
+    rows, joints, progress = data.rows, data.joints, data.progress.step
     acts = status != DONE
-    for i in range(total):
-        if acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0:
-            acts = True
-            break
+    for i in range(progress[ROWS]):
+        acts = acts or rows.r[i, 0] != 0.0 or rows.r[i, 2] != 0.0
     if acts:
-        statuses[status] += 1
+        data.progress.statuses[status] += 1
     share(STORING, progress[FOUND], model, data, options)
     data.contacts.before.number[0] = progress[FOUND]
-    add_joint_impulses(rows, joints, m, total)
-    for c in range(state.v.size):
+    add_joint_impulses(rows, joints, progress[CONTACTS], progress[ROWS])
+    for c in range(data.state.v.size):
         joints.before[0, c], joints.before[1, c] = joints.impulses[0, c], joints.impulses[1, c]
-    find_pushed(rows, total, model.loops, model.loop_motion)
-    start_correction(model, data, options)
-    share(CORRECTION, data.islands.island[bodies.at.size], model, data, options)
-    if progress[IMPACTS] > 0:
+    find_pushed(rows, progress[ROWS], model.loops, model.loop_motion)
+
+
+@compiled
+def end_step(model: Model, data: Data, options: Options) -> None:
+    """State after the step, from the velocities ``after`` its impulses and displacements."""
+    bodies, state, statuses, hit = data.bodies, data.state, data.progress.statuses, data.progress.step[IMPACTS] > 0
+    if hit:
         end_placed(data, options.dt)
     if not move_stiff_loops(model.springs, model.loops, model.loop_motion):
         statuses[COARSE_STEP] = 1
     add_smooth_motion(bodies, state, model.loops, model.loop_motion, options.dt)
     update_positions(model.updates)
     share(INTEGRATION, model.free[1], model, data, options)
-    for b in range(bodies.at.size if progress[IMPACTS] > 0 else 0):
+    for b in range(bodies.at.size if hit else 0):
         data.progress.bounces.spans[b] = options.dt
     statuses[LOOPS_OPEN] = 1 if loops_open(state, model.loops, model.loop_motion) else 0
     if gains_energy(bodies, state, model.loops, model.loop_motion, options.dt, data.work.K, data.progress.bounces.last):
         statuses[COARSE_STEP] = 1
-    return DONE
 
 
 @compiled
@@ -437,44 +459,39 @@ def run(part: int, begin: int, end: int, model: Model, data: Data, options: Opti
 def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
     """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
-    No steps: contacts are found, and how many they are is returned. After `ASK`, it goes on in the midst of a step.
+    No steps: contacts are found, and how many they are is returned.
     """
-    done, state, tunnelling = 0 * steps, data.state, data.links.tunnelling
-    progress, statuses = data.progress.step, data.progress.statuses
+    done, state, tunnelling, progress = 0 * steps, data.state, data.links.tunnelling, data.progress
     while True:
-        if progress[PHASE] == SEARCH:
-            smooth_motion(model, data, options)
-            n = find_contacts(model, data, options)
-            if n < 0:
-                return done, n
-            if steps == 0:
-                return n, DONE
-            if options.sleep > 0.0:
-                wake_touched(model, data, options, n)
-            begin_step(data, n)
+        progress.step[IMPACTS] = 0
+        smooth_motion(model, data, options)
+        n = find_contacts(model, data, options)
+        if n < 0:
+            return done, n
+        if steps == 0:
+            return n, DONE
+        if options.sleep > 0.0:
+            wake_touched(model, data, options, n)
+        begin_step(data, n)
         code = contact_step(model, data, options)
-        if code == ASK:
-            return done, ASK
-        progress[PHASE] = SEARCH
-        if code == TOO_SMALL:
-            return done, NO_FACTOR
+        if code < DONE:
+            undo(data)
         if code == REPEAT_STEP:
             continue
+        if code < DONE:
+            return done, code
         for c in range(state.v.size):
             if not abs(state.next.v[c]) < math.inf:
                 return done, NOT_FINITE
         if options.sleep > 0.0:
             fall_asleep(model, data, options)
-        if progress[ATTEMPT] > 0:
-            progress[ATTEMPT] = 0
-            for c in range(tunnelling.size):
-                tunnelling[c] = 0
-        for c in range(statuses.size):
-            data.progress.totals[c] += statuses[c]
-        for c in range(state.q.size):
-            state.q[c] = state.next.q[c]
-        for c in range(state.v.size):
-            state.v[c] = state.next.v[c]
+        progress.step[ATTEMPT] = 0
+        for b in range(tunnelling.size):
+            tunnelling[b] = 0
+        for c in range(progress.statuses.size):
+            progress.totals[c] += progress.statuses[c]
+        assign(state.q, state.next.q)
+        assign(state.v, state.next.v)
         done += 1
         if done == steps:
             return done, DONE

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from delassus.compiler.jit.compile import Compiled, address_of
 from delassus.contact.collision import CollisionDetector
-from delassus.contact.collision.colliders import ContactArrays, PairMemory
+from delassus.contact.collision.colliders import PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import has_lengths
-from delassus.contact.formulations.impulses import RowProblem
-from delassus.contact.formulations.problem import ContactSolution
-from delassus.contact.joint_contacts import JointContacts
-from delassus.contact.results import SolverStatus, worst_of
+from delassus.contact.results import STATUSES, SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH, SIZE, SPEED
+from delassus.contact.sparse.cone import SIZE, SPEED
 from delassus.contact.sparse.energies import Energies, energies_of
 from delassus.contact.sparse.factor import Graph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
-    CONTACTS,
-    PHASE,
-    ROWS,
-    STATUS,
-    STEP_FORWARD,
     Bounces,
     Contacts,
     ContactsBefore,
@@ -55,8 +48,8 @@ from delassus.contact.sparse.records import (
     Work,
 )
 from delassus.contact.sparse.spins import SUSTAINED, TOTAL
-from delassus.contact.sparse.springs import Pull, masses_in_step
-from delassus.contact.sparse.step import ASK, NO_FACTOR, NO_ROOM, NOT_FINITE, run
+from delassus.contact.sparse.springs import Pull
+from delassus.contact.sparse.step import NO_ANSWER, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.contact.sparse.step import TUNING as STEP
 from delassus.errors import ConfigurationError
 from delassus.model.topology import characteristic_length
@@ -66,25 +59,14 @@ from delassus.runtime.kernel import Kernel
 from delassus.runtime.threads import number_with_helpers
 from delassus.spatial.rotations import Array
 
-STATUSES = (
-    SolverStatus.CONVERGED,
-    SolverStatus.ITERATION_LIMIT,
-    SolverStatus.RESTITUTION_REDUCED,
-    SolverStatus.SINGULAR_MASS,
-    SolverStatus.COARSE_STEP,
-    SolverStatus.LOOPS_OPEN,
-    SolverStatus.RAY_TERMINATION,
-    SolverStatus.NUMERICAL_TROUBLE,
-    SolverStatus.ROUND_OFF,
-    SolverStatus.CONFLICTING,
-)
-"""By the numbers that compiled functions count."""
-
-
 ENOUGH_PAIRS = 256
 """Near pairs from which two threads share a step where their number is not given."""
 
-ImpulsesOf = Callable[[RowProblem], ContactSolution | None]
+ASK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+"""How machine code asks for impulses of a phase."""
+
+ImpulsesOf = Callable[[int, Blocks, Data, float], None]
+"""From the phase of a step, its blocks, data and time; writes impulses ``r``, velocities ``after``, and `STATUS`."""
 
 IMPULSES = "impulses", "sustained", "angular_impulses", "sustained_angular"
 """Names of what acts at contacts (n, 3) over a step (N s, N m s): in all phases, and without impacts."""
@@ -103,7 +85,7 @@ class BlockSteps:
     passive, limits, options, threads
         As in `Simulator`.
     impulses_of : callable, optional
-        From a row problem to its solution, None where there is nothing to solve for; compiled code by default.
+        What makes impulses; compiled code by default.
     servos : sequence of Pull
         Springs that controls make; `set_servos` says how stiff they are.
 
@@ -121,10 +103,15 @@ class BlockSteps:
         self._threads, self._least = number_with_helpers(threads), ENOUGH_PAIRS if threads is None else 0
         self.blocks = blocks = Blocks(scene, passive, limits, options.dt, servos)
         self.detector = CollisionDetector(scene)
-        self._impulses_of, self._sleeps = impulses_of, options.sleep > 0.0
+        self._sleeps = options.sleep > 0.0
         self._of_scene = np.argsort(blocks.coordinates), np.argsort(blocks.dofs)
-        asks, speed = int(impulses_of is not None), SPEED * options.tolerance
-        self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=speed)
+        self._raised, asks = list[BaseException](), 0
+        if impulses_of is not None:
+            answers = self._answers(impulses_of)
+            next(answers)
+            self._ask = ASK(answers.send)  # kept
+            asks = cast(int, ctypes.cast(self._ask, ctypes.c_void_p).value)
+        self.options = options._replace(touching=self.detector.tolerance, asks=asks, speed=SPEED * options.tolerance)
         self._joints, tree = blocks.joints, scene.tree
         self._ratios = np.array([ratio for pull in servos for ratio in pull.ratios.values()])
         nv, n, rows = tree.nv, len(blocks.bodies.at), blocks.n_rows
@@ -144,7 +131,7 @@ class BlockSteps:
         poses = tree.n_links, 3, 4
         of_links = _zeros(poses, tree.n_links, (tree.n_links, 6), tree.n_links, tree.n_links, poses)
         self._links = LinkMotion(*of_links, *_indices(n))
-        counts = _indices(9, len(STATUSES), len(STATUSES))
+        counts = _indices(8, len(STATUSES), len(STATUSES))
         self._progress = Progress(*[*counts, *_zeros(3, nv, nv), self._tape(0, 0), bounces])
         self.report = self._progress.report
         self._make_room(64, 64, 4096)
@@ -360,7 +347,7 @@ class BlockSteps:
         return self.state.q[self._of_scene[0]], self.state.v[self._of_scene[1]]
 
     def _run(self, steps: int) -> int:
-        """Make steps, and provide what compiled code asks for; with no steps, returns the number of contacts found."""
+        """Make steps, and room where compiled code lacks it; with no steps, returns the number of contacts found."""
         if self._threads > 1:
             start(self._threads)  # again in a forked child
         while True:
@@ -372,10 +359,9 @@ class BlockSteps:
                 return int(done)
             if code == NOT_FINITE:
                 self._refuse()
+            if code == NO_ANSWER:
+                raise self._raised.pop() if self._raised else KeyboardInterrupt
             steps -= done
-            if code == ASK:
-                self._ask()
-                continue
             fill, entries, n = self.data.work.graph.fill.size, self.data.work.V.size, len(self._contacts.row)
             if code == NO_FACTOR:
                 self._make_room(n, 2 * fill, 2 * entries)
@@ -386,40 +372,16 @@ class BlockSteps:
                     self.detector.refuse(self._links.poses, self._links.reach)
                 self._make_room(n, fill, entries)
 
-    def _ask(self) -> None:
-        """Impulses, and velocities after them, of the problem that the step is at."""
-        assert self._impulses_of is not None
-        blocks, s, rows, joints, dt = self.blocks, self.state, self.rows, self._joints, self.options.dt
-        m, n = self._progress.step[CONTACTS], self._progress.step[ROWS]
-        near = np.flatnonzero(rows.law.d[:m, 2] < OUT_OF_REACH)
-        offset, mu = rows.law.friction_offset[near], rows.law.mu[near]
-        spins = rows.law.partner[near[rows.kind[near] == PATCH]]
-        rubbing, dofs = np.flatnonzero(rows.law.friction_offset[m:n]), blocks.dofs[joints.dofs]
-        forces, acting = rows.law.friction_offset[m:n], rows.r[m:n, 2]
-        friction = np.clip(acting, -forces, forces)
-        q, v, before = np.empty_like(s.q), np.empty_like(s.v), np.zeros((2, s.v.size))
-        q[blocks.coordinates], v[blocks.dofs], before[:, dofs] = s.q, s.target, (acting - friction, friction)
-        every: list[Any] = [x[self.data.islands.contact[near]] for x in self.detector.found]
-        found = ContactArrays(*every)
-        found = found._replace(surface_velocities=rows.law.d[near, :2])
-        is_step = self._progress.step[PHASE] == STEP_FORWARD
-        added = masses_in_step(blocks.springs, blocks.bodies, blocks.dofs, dt) if is_step else None
-        problem = RowProblem(
-            q, v, ContactSet.trusted(*found), rows.law.d[near, 2],
-            np.divide(offset, mu, out=np.zeros(near.size), where=mu > 0.0),
-            JointContacts(
-                np.concatenate([dofs, dofs, dofs[rubbing]]), np.repeat([1, -1, 1], [n - m, n - m, rubbing.size]),
-                dt * np.concatenate([-rows.law.d[m:n, 0], rows.law.d[m:n, 1]]),
-                np.concatenate([np.zeros(2 * (n - m)), forces[rubbing] / dt]), dt,
-            ),
-            rows.r[near], before, added, rows.r[spins],
-        )  # fmt: skip
-        solved = self._impulses_of(problem)
-        rows.r[:n], rows.r[spins], s.after[:], self._progress.step[STATUS] = 0.0, 0.0, s.target, 0
-        if solved is not None:
-            rows.r[spins] = solved.spins
-            rows.r[near], rows.r[m:n, 2] = solved.impulses, solved.joint_impulses.sum(axis=0)[dofs]
-            s.after[:], self._progress.step[STATUS] = solved.velocity[blocks.dofs], STATUSES.index(solved.status)
+    def _answers(self, of_phase: ImpulsesOf) -> Generator[None, int, None]:
+        """Answer machine code, which cannot raise: interrupts come where this goes on, in ``try``, and are kept."""
+        while True:
+            try:
+                while True:
+                    of_phase((yield), self.blocks, self.data, self.options.dt)
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                self._raised.append(error)
 
     def _refuse(self) -> NoReturn:
         """Raise `ConfigurationError` for a step that ends in velocities that are not finite."""

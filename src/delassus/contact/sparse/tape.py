@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import PATCH
-from delassus.contact.sparse.records import CONTACTS, PHASE, ROWS, Data
+from delassus.contact.sparse.records import CONTACTS, ROWS, Data
 
 
 @compiled
@@ -19,12 +19,12 @@ def begin_tape(data: Data) -> None:
 
 
 @compiled
-def record_problem(data: Data) -> None:
-    """The problem that the step is at, and its solution."""
+def record_problem(phase: int, data: Data) -> None:
+    """The problem that the step is at, of a phase, and its solution."""
     tape, rows, progress = data.progress.tape, data.rows, data.progress.step
     k, m, total = tape.number[0], progress[CONTACTS], progress[ROWS]
     at = tape.ends[k]
-    tape.phases[k], tape.number[0], tape.ends[k + 1] = progress[PHASE], k + 1, at + total
+    tape.phases[k], tape.number[0], tape.ends[k + 1] = phase, k + 1, at + total
     for i in range(total):
         tape.groups[at + i] = data.islands.contact[i] if i < m else m - i - 1
         for c in range(3):

@@ -391,6 +391,9 @@ def test_policies_have_gradients_through_contact():
             0
         ]
 
+    host = np.asarray(q), v[0], np.zeros((2, 6), "float32"), number(2e-3)
+    alone = ds.rollout(step, *host, friction=np.full(1, 0.2, "float32"), impulses=rest)  # they alone are of JAX
+    assert isinstance(alone.q, jax.Array)
     by_hand = -9.81 * 4e-6 * 60 * 61 / 2
     assert abs(jax.jit(jax.grad(slides))(number(0.2)) - by_hand) < 1e-3 * abs(by_hand)
     D, h = rng.normal(size=W.shape).astype("float32"), number(1e-2)

@@ -218,7 +218,7 @@ def rollout(
     refused: dict[str, Any] = {"threads": threads, "return_status": return_status or None, "feedback": feedback}
     if isinstance(kernel, CudaKernel):
         check_for_gpus(**refused)
-    if libraries := _libraries(kernel, [q0, v0, controls, dt, *others.values()]):
+    if libraries := _libraries(kernel, [*start.values(), controls, dt, *others.values()]):
         if kernel.request.derivative and libraries != CUPY:
             came, advice = f"some of {' and '.join(sorted(libraries))}", "Differentiate the rollout of the step itself."
             raise ConfigurationError("rollout", "arrays of NumPy with a derivative of a step", came, advice)

@@ -323,6 +323,39 @@ def test_no_module_patches_another():
     assert [name_of(path) for path in FILES for module, _ in imports(path) if module.startswith("unittest")] == []
 
 
+APPLICATIONS = ("gym", "pictures", "scenes")
+"""Rooms above the package itself: what they are made of, users have too."""
+
+SHARED = {"delassus.errors", "delassus.model.check"}
+"""What messages are made with, and checks of arguments."""
+
+NOT_PUBLIC = {
+    "delassus.compiler.jit.compile.compiled", "delassus.model.description.RawJoint",
+    "delassus.model.description.RawLink", "delassus.model.edit.build.build_tree",
+    "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape", "delassus.model.tree.WORLD",
+    "delassus.model.tree.total_mass", "delassus.simulate.simulator.Controller", "delassus.spatial.joint_kinds.BALL",
+    "delassus.spatial.joint_kinds.REVOLUTE", "delassus.spatial.numpy_ops.NUMPY", "delassus.spatial.numpy_ops.stacked",
+    "delassus.spatial.rotations.Array", "delassus.spatial.rotations.matrix_to_quaternion",
+    "delassus.spatial.rotations.quaternion_to_matrix", "delassus.spatial.rotations.rotation_about",
+    "delassus.spatial.rotations.rotation_between", "delassus.spatial.rotations.skew",
+}  # fmt: skip
+"""What applications take although users cannot: take names out, add none."""
+
+
+def test_applications_are_made_of_public_names():
+    files = [path for room in APPLICATIONS for path in (PACKAGE / room).rglob("*.py")]
+    taken = {
+        (node.module, alias.name)
+        for node in (node for path in files for node in ast.walk(parsed(path)))
+        if isinstance(node, ast.ImportFrom) and layer_of(node.module) in LAYERS
+        for alias in node.names
+    }
+    inside = {f"{m}.{name}" for m, name in taken if m not in PUBLIC | SHARED and layer_of(m) not in APPLICATIONS}
+    assert ("delassus", "compile") in taken and inside == NOT_PUBLIC
+    of_public = {(m, name) for m, name in taken if m in PUBLIC and layer_of(m) not in APPLICATIONS}
+    assert {(m, name) for m, name in of_public if name not in importlib.import_module(m).__all__} == set()
+
+
 def test_files_say_what_they_are_and_stay_short():
     for path in FILES:
         text = path.read_text()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from delassus.constraints import Contact, Frame, Point
+from delassus import Contact, Frame, Point, compile, mechanisms
+from delassus.contact import Sphere
 from delassus.gym.arrays import Range
 from delassus.gym.worlds import Array, Floats, Whole, Worlds, target_of
-from delassus.model.mechanisms import chain
-from delassus.model.shapes import Sphere
-from delassus.runtime.compile import compile_at_once as compile_kernel
 
 LINKS = 7
 """Links of the arm."""
@@ -75,20 +73,20 @@ class ArmReach(Worlds):
     def __init__(
         self, num_envs: int = 4096, *, payload: Range = (0.0, 0.5), device: str = "cpu", **options: Any
     ) -> None:
-        tree = chain(LINKS)
+        tree = mechanisms.chain(LINKS)
         last = tree.link_names[-1]
         tip = Frame(last, (0.2, 0.0, 0.0))
-        kernel = compile_kernel(
+        kernel = compile(
             tree, [Contact(tip, Sphere(RADIUS))], "contact_step", dtype="float32", friction="input", payloads=[last],
-            limits=False, sweeps=10, tolerance=1e-3, target=target_of(device),
+            limits=False, sweeps=10, tolerance=1e-3, wait=False, target=target_of(device),
         )  # fmt: skip
         super().__init__(num_envs, kernel, 26, 3, payload=payload, device=device, **options)
         of_tip = [Point(tip, axes="world")]
-        self._jacobian, self._mobility, self._bias = (
-            compile_kernel(tree, rows, what, dtype="float32", target=target_of(device))
-            for rows, what in ((of_tip, "jacobian"), (of_tip, "delassus"), ((), "bias_force"))
-        )
-        self._pose = compile_kernel(tree, (), "kinematics", frames=[tip], dtype="float32", target=target_of(device))
+        on_device: dict[str, Any] = {"dtype": "float32", "wait": False, "target": target_of(device)}
+        self._jacobian = compile(tree, of_tip, "jacobian", **on_device)
+        self._mobility = compile(tree, of_tip, "delassus", **on_device)
+        self._bias = compile(tree, (), "bias_force", **on_device)
+        self._pose = compile(tree, (), "kinematics", frames=[tip], **on_device)
         self.goals, self._distances = self.arrays.zeros((num_envs, 3)), self.arrays.zeros((num_envs,))
 
     def begin(self, worlds: Whole) -> None:

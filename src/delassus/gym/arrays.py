@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus import CudaKernel, Kernel
 from delassus.errors import ConfigurationError, missing_dependency, shown
 from delassus.model.check import MOST_AXES, check_list, check_whole, finite_array, is_whole, real_array
-from delassus.runtime.any_kernel import AnyKernel
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 """Constants of SplitMix64 as signed integers: PyTorch has no unsigned ones of 64 bits that multiply."""
@@ -61,11 +61,11 @@ def check_range(name: str, given: Any) -> Range:
     return float(low), float(high)
 
 
-def check_kernel(kernel: Any) -> AnyKernel:
+def check_kernel(kernel: Any) -> Kernel | CudaKernel:
     """Return a kernel that steps worlds; or `ConfigurationError`."""
-    known = isinstance(kernel, AnyKernel) and kernel.dtype == np.float32 and kernel.request.states == 3
-    if known and {"friction", "payload0"} <= {argument.name for argument in kernel.arguments}:
-        return cast(AnyKernel, kernel)
+    if isinstance(kernel, Kernel | CudaKernel) and kernel.dtype == np.float32 and kernel.request.states == 3:
+        if {"friction", "payload0"} <= {argument.name for argument in kernel.arguments}:
+            return kernel
     wanted = "a 'contact_step' compiled with dtype='float32', friction='input' and one payload"
     raise ConfigurationError("kernel", wanted, shown(kernel), "Pass what delassus.compile returns.")
 

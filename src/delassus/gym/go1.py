@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Contact
-from delassus.contact.scene import Scene
+from delassus import Contact, Scene, compile
+from delassus.contact import Sphere
 from delassus.errors import ConfigurationError, shown
 from delassus.gym.arrays import LARGEST
 from delassus.gym.worlds import Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_flag, finite_array, real_array
-from delassus.model.shapes import Sphere
-from delassus.runtime.compile import compile_at_once as compile_kernel
-from delassus.scenes.quadruped import FOOT_RADIUS, generic_quadruped, go1, on_floor
+from delassus.scenes import generic_quadruped
+from delassus.scenes.quadruped import FOOT_RADIUS, go1, on_floor
 from delassus.scenes.trot import LEGS
 
 STANCE = (0.0, 0.8, -1.6)
@@ -82,9 +81,9 @@ class Go1Velocity(Worlds):
     def __init__(self, num_envs: int = 4096, *, generic: bool = False, device: str = "cpu", **options: Any) -> None:
         tree = generic_quadruped() if check_flag("generic", generic) else go1()
         feet = [Contact(f"{leg}_foot", Sphere(FOOT_RADIUS)) for leg in LEGS]
-        kernel = compile_kernel(
+        kernel = compile(
             tree, feet, "contact_step", dtype="float32", control="pd", friction="input", payloads=["trunk"],
-            passive="none", limits=False, sweeps=10, tolerance=1e-3, target=target_of(device),
+            passive="none", limits=False, sweeps=10, tolerance=1e-3, wait=False, target=target_of(device),
         )  # fmt: skip
         super().__init__(num_envs, kernel, 50, 12, device=device, **options)
         array, zeros = self.arrays.array, self.arrays.zeros

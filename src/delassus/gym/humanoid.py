@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from delassus.constraints import Contact, Frame
+from delassus import Contact, Frame, Tree, compile, mechanisms
+from delassus.contact import Sphere
 from delassus.gym.arrays import LARGEST, Range
 from delassus.gym.worlds import Floats, Whole, Worlds, target_of, up_of
 from delassus.model.check import check_number
-from delassus.model.mechanisms import humanoid
-from delassus.model.shapes import Sphere
-from delassus.model.tree import Tree
-from delassus.runtime.compile import compile_at_once as compile_kernel
 
 ROTOR = 0.1
 """Inertia of motors (kg m²)."""
@@ -85,14 +82,14 @@ class HumanoidStand(Worlds):
         self, num_envs: int = 1024, *, push: float = 0.3, dt: float = 0.002, payload: Range = (0.0, 5.0),
         device: str = "cpu", **options: Any,
     ) -> None:  # fmt: skip
-        tree = _with_rotors(humanoid())
+        tree = _with_rotors(mechanisms.humanoid())
         self._push = check_number("push", push, "In m/s.", above=False, most=LARGEST)
         (back, front), sides, below = SOLE
         corners = [(x, y, below + EDGE) for x in (back, front) for y in sides]
         soles = [Contact(Frame(f"{s}_foot", c), Sphere(EDGE)) for s in ("left", "right") for c in corners]
-        kernel = compile_kernel(
+        kernel = compile(
             tree, soles, "contact_step", dtype="float32", control="pd", friction="input", payloads=["torso2"],
-            passive="none", limits=False, sweeps=30, tolerance=1e-3, target=target_of(device),
+            passive="none", limits=False, sweeps=30, tolerance=1e-3, wait=False, target=target_of(device),
         )  # fmt: skip
         super().__init__(num_envs, kernel, 52, 14, dt=dt, payload=payload, device=device, **options)
         array, zeros = self.arrays.array, self.arrays.zeros
@@ -102,7 +99,7 @@ class HumanoidStand(Worlds):
         self._moved = self.arrays.whole([tree.v_slices[i].start for i in moved])
         self._turned = 1 + self._moved
         start = tree.neutral()
-        poses = compile_kernel(tree, (), "kinematics", frames=[contact.frame for contact in soles])(start)
+        poses = compile(tree, (), "kinematics", frames=[contact.frame for contact in soles], wait=False)(start)
         self._height = float(EDGE - poses[:, 2, 3].min())
         start[2] = self._height
         self._start, self._target = array(start), array(np.tile(start, (num_envs, 1)))

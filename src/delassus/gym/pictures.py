@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.scene import Scene
+from delassus import Scene
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_list, check_whole
 from delassus.model.kinematics import world_poses

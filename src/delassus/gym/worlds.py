@@ -17,9 +17,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from delassus.constraints import Frame
-from delassus.constraints.contact import contacts_of
-from delassus.contact.scene import Scene
+from delassus import Contact, CudaKernel, Frame, Kernel, Scene, rollout
+from delassus.contact import Collider, HalfSpace
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.gym.arrays import (
     MOST_NUMBERS,
@@ -43,9 +42,6 @@ from delassus.model.check import (
     check_number,
     check_whole,
 )
-from delassus.model.shapes import Collider, HalfSpace
-from delassus.runtime.any_kernel import AnyKernel
-from delassus.runtime.rollouts.rollout import rollout
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
@@ -153,7 +149,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
     def __init__(
         self,
         num_envs: int,
-        kernel: AnyKernel,
+        kernel: Kernel | CudaKernel,
         observed: int,
         actions: int,
         *,
@@ -303,7 +299,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
     def scene(self) -> Scene:
         """What pictures show: the robot with its contacts, on the planes that these touch."""
-        contacts = contacts_of(self.kernel.request.constraints)
+        contacts = [c for c in self.kernel.request.constraints if isinstance(c, Contact)]
         planes = {c.ground if isinstance(c.ground, Frame) else Frame("world"): None for c in contacts}
         placed = [(c.frame, c.shape) for c in contacts] + [(frame, HalfSpace()) for frame in planes]
         return Scene(self.tree, [Collider(at.link, shape, at.position, at.rotation) for at, shape in placed])

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus import Scene, Tree
+from delassus.contact import Collider, HalfSpace
 from delassus.model.kinematics import world_poses
-from delassus.model.shapes import Collider, HalfSpace
-from delassus.model.tree import WORLD, Tree, total_mass
+from delassus.model.tree import WORLD, total_mass
 from delassus.pictures.surfaces import extent, rounded, surfaces
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus import Scene
+from delassus.contact import Box, HalfSpace, Sphere
 from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import check_path, written
 from delassus.model.kinematics import world_poses
-from delassus.model.shapes import Box, HalfSpace, Sphere
 from delassus.model.tree import WORLD, total_mass
 from delassus.pictures.surfaces import collider_pose
 from delassus.scenes.mppi import Replan
-from delassus.simulate.recording import Recording
+from delassus.simulate import Recording
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import Array
 

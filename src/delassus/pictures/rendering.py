@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from delassus import Scene
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.scene import Scene
+from delassus.contact import HalfSpace
 from delassus.model.kinematics import world_poses
-from delassus.model.shapes import HalfSpace
 from delassus.pictures.surfaces import rounded, surfaces
 from delassus.spatial.rotations import Array
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.contact.scene import Scene
+from delassus import Scene
+from delassus.contact import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, Mesh, Sphere, load_colliders
 from delassus.errors import DelassusError, DelassusWarning
-from delassus.formats.colliders import load_colliders
 from delassus.model.kinematics import world_poses
-from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, Mesh, Shape, Sphere
+from delassus.model.shapes import Shape
 from delassus.model.tree import WORLD
 from delassus.spatial.rotations import Array, rotation_between
 

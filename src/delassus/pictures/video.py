@@ -16,7 +16,7 @@ from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import check_list, check_number, check_path, check_whole, written
 from delassus.model.kinematics import world_poses
 from delassus.pictures.rendering import OPENING, Renderer, camera_at
-from delassus.simulate.recording import Recording
+from delassus.simulate import Recording
 from delassus.spatial.rotations import Array
 
 SUFFIXES = (".mp4", ".webp", ".gif")

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from delassus import Simulator
 from delassus.errors import ConfigurationError
 from delassus.model.check import check_flag, check_whole
 from delassus.pictures.drawing import NO_PATHS, Drawing
 from delassus.pictures.guard import start_server
-from delassus.scenes.ready import ReadyScene
-from delassus.simulate.recording import Recording
-from delassus.simulate.simulator import Controller, Simulator
+from delassus.scenes import ReadyScene
+from delassus.simulate import Recording
+from delassus.simulate.simulator import Controller
 from delassus.spatial.rotations import Array
 
 STOP_TIME = 5.0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus import Scene, mechanisms
+from delassus.contact import Box, Collider, HalfSpace
 from delassus.model.check import check_whole
-from delassus.model.mechanisms import free_body
-from delassus.model.shapes import Box, Collider, HalfSpace
 from delassus.scenes.ready import ReadyScene
 
 EDGES = (0.4, 0.4, 0.2)
@@ -46,7 +45,7 @@ def boxes(n: int = 5) -> ReadyScene:
     n = check_whole("n", n, "Five make a stack.", least=1)
     shape = Box(*EDGES)
     names = [f"box{k + 1}" for k in range(n)]
-    robots = {name: free_body(MASS, shape.inertia(MASS)) for name in names}
+    robots = {name: mechanisms.free_body(MASS, shape.inertia(MASS)) for name in names}
     colliders = [Collider(f"{name}/body", shape, friction=0.6, name=name) for name in names]
     scene = Scene(robots, [*colliders, Collider("world", HalfSpace(), friction=0.6, name="floor")])
     start = {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from delassus.contact.scene import Scene
-from delassus.model import mechanisms
-from delassus.model.shapes import Box, Collider, Sphere
+from delassus import Scene, mechanisms
+from delassus.contact import Box, Collider, Sphere
 from delassus.scenes.grasp import Grasp
 from delassus.scenes.ready import ReadyScene
 

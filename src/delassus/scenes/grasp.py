@@ -11,10 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from delassus.constraints import Point
-from delassus.contact.scene import Scene
-from delassus.runtime.compile import compile_at_once as compile_kernel
-from delassus.simulate.simulator import Simulator
+from delassus import Point, Scene, Simulator, compile
 from delassus.spatial.rotations import Array
 
 ARRIVE = 0.8
@@ -62,9 +59,9 @@ class Grasp:
         self, scene: Scene, q0: Array, tips: Sequence[str], centre: Array, edges: Array, mass: float, radius: float
     ) -> None:
         tree = scene.tree
-        self._jacobian = compile_kernel(tree, [Point(tip, axes="world") for tip in tips], "jacobian")
-        self._places = compile_kernel(tree, (), "kinematics", frames=list(tips))
-        self._inverse = compile_kernel(tree, (), "inverse_dynamics", passive="none")
+        self._jacobian = compile(tree, [Point(tip, axes="world") for tip in tips], "jacobian", wait=False)
+        self._places = compile(tree, (), "kinematics", frames=list(tips), wait=False)
+        self._inverse = compile(tree, (), "inverse_dynamics", passive="none", wait=False)
         self._robot, self._q = scene.v_slice("robot"), scene.q_slice("robot")
         self._posture, self._mass, self._gravity = np.array(q0[self._q]), mass, scene.gravity
         fingers = ["finger" in name or "thumb" in name for name in scene.robots["robot"].link_names]

@@ -30,18 +30,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.constraints import Contact
-from delassus.contact.scene import Scene
+from delassus import Contact, Scene, Simulator, compile, rollout
+from delassus.contact import Box, Collider, Sphere
 from delassus.errors import unknown_name
 from delassus.model.check import check_whole
-from delassus.model.shapes import Box, Collider, Sphere
 from delassus.model.tree import WORLD
-from delassus.runtime.compile import compile_at_once as compile_kernel
-from delassus.runtime.rollouts.rollout import rollout
 from delassus.scenes.quadruped import FOOT_RADIUS, FRICTION, TRUNK, generic_quadruped, go1, on_floor
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, PAIRS, Legs
-from delassus.simulate.simulator import Simulator
 from delassus.spatial.rotations import Array
 
 SAMPLES = 1024
@@ -151,11 +147,11 @@ class MPPI:
     def __init__(self, scene: Scene, samples: int = SAMPLES) -> None:
         tree, feet = scene.tree, [f"{leg}_foot" for leg in LEGS]
         contacts = [Contact(foot, Sphere(FOOT_RADIUS), "input", friction=FRICTION) for foot in feet]
-        self._step = compile_kernel(
+        self._step = compile(
             tree, contacts, "contact_step", gravity=scene.gravity, dtype="float32", control="pd", passive="none",
-            limits=False, sweeps=20, tolerance=1e-3,
+            limits=False, sweeps=20, tolerance=1e-3, wait=False,
         )  # fmt: skip
-        self._places = compile_kernel(tree, (), "kinematics", frames=feet)
+        self._places = compile(tree, (), "kinematics", frames=feet, wait=False)
         self._legs, self._limit, self._samples = Legs(tree), tree.effort_limit[6:], samples
         self._gains: dict[str, Any] = {
             name: np.full(tree.nv, x, np.float32) for name, x in (("kp", STIFFNESS), ("kd", DAMPING))

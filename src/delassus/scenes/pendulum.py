@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus import Scene
+from delassus.contact import Collider, HalfSpace, Sphere
 from delassus.model.check import check_whole
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
-from delassus.model.shapes import Collider, HalfSpace, Sphere
 from delassus.scenes.ready import ReadyScene
 from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import rotation_about

@@ -6,13 +6,11 @@ import warnings
 
 import numpy as np
 
-from delassus.contact.scene import Scene
+from delassus import Scene, Tree, load
+from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.errors import DelassusWarning, MissingDependencyError
-from delassus.formats.load import load
 from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
-from delassus.model.shapes import Box, Collider, HalfSpace, Sphere
-from delassus.model.tree import Tree
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, Trot
 from delassus.spatial.joint_kinds import REVOLUTE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from delassus.contact.scene import Scene
-from delassus.simulate.simulator import Controller, Simulator
+from delassus import Scene, Simulator
+from delassus.simulate.simulator import Controller
 from delassus.spatial.rotations import Array
 
 

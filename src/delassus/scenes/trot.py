@@ -10,11 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Point
+from delassus import Point, Simulator, Tree, compile
 from delassus.model.kinematics import world_poses
-from delassus.model.tree import Tree, total_mass
-from delassus.runtime.compile import compile_at_once as compile_kernel
-from delassus.simulate.simulator import Simulator
+from delassus.model.tree import total_mass
 from delassus.spatial.joint_kinds import BALL
 from delassus.spatial.numpy_ops import NUMPY, stacked
 from delassus.spatial.rotations import Array, quaternion_to_matrix, skew
@@ -69,9 +67,9 @@ class Trot:
 
     def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
         feet = [Point(f"{leg}_foot", axes="world") for leg in LEGS]
-        self._jacobian = compile_kernel(tree, feet, "jacobian")
-        self._bias = compile_kernel(tree, (), "bias_force", gravity=gravity, passive="none")
-        self._places = compile_kernel(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS])
+        self._jacobian = compile(tree, feet, "jacobian", wait=False)
+        self._bias = compile(tree, (), "bias_force", gravity=gravity, passive="none", wait=False)
+        self._places = compile(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS], wait=False)
         self._weight = -total_mass(tree) * gravity
         self._legs = Legs(tree)
         self.height = height

@@ -33,7 +33,6 @@ from delassus.accuracy.status import (
 )
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
-from delassus.compiler.machine.code import is_known
 from delassus.frozen import cached_property
 from delassus.quantities.estimate import is_long
 from delassus.quantities.evaluate import (
@@ -49,6 +48,7 @@ from delassus.quantities.evaluate import (
 from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
 from delassus.quantities.request import AUTO, Request
 from delassus.runtime.any_kernel import evaluated_kernel
+from delassus.runtime.code import is_known
 from delassus.spatial.rotations import Array
 
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, State
 from delassus.model.tree import Tree
-from delassus.spatial.motion import from_entries, motion_matrix, scaled_matrix
+from delassus.spatial.dual_ops import Dual, DualOps
+from delassus.spatial.motion import scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 Accelerate = Callable[[State, State], tuple[State, Matrix, Matrix, Matrix]]
@@ -49,32 +49,18 @@ class DualFlow(Flow):
 
     def moved(self, q: DualVector, u: DualVector) -> DualVector:
         """``q ⊕ u``."""
-        parts = [joint.kind.integrate_changes(self.ops, u.x[sv]) for joint, sv in self._joints()]
+        joints = zip(self.tree.joints, self.tree.v_slices, strict=True)
+        parts = [joint.kind.integrate_changes(self.ops, u.x[sv]) for joint, sv in joints]
         along_q, along_u = (self.ops.block_diagonal([part[k] for part in parts]) for k in (0, 1))
         return DualVector(super().moved(q.x, u.x), along_q @ q.change + along_u @ u.change)
 
     def tangent_rate(self, u: DualVector, v: DualVector) -> DualVector:
         """``v + ½ [u, v] + 1/12 [u, [u, v]]``."""
-        ops = self.ops
-        with_u, with_v = list[Matrix](), list[Matrix]()
-        for joint, sv in self._joints():
-            if joint.nv == 1:
-                with_u.append(ops.zeros(1, 1))
-                with_v.append(ops.eye(1))
-                continue
-            axes = joint.motion_axes
-            U, V = (motion_matrix(ops, ops.put(from_entries(ops, x.x[sv]), (6, 1), axes, (0,))) for x in (u, v))
-            twelfth, UV, VU = 1.0 / 12.0, U @ V, V @ U
-            half = scaled_matrix(ops, 0.5, V) + scaled_matrix(ops, twelfth, UV + UV - VU)
-            with_u.append(-ops.take(half, axes, axes))
-            with_v.append(
-                ops.take(ops.eye(6) + scaled_matrix(ops, 0.5, U) + scaled_matrix(ops, twelfth, U @ U), axes, axes)
-            )
-        change = ops.block_diagonal(with_u) @ u.change + ops.block_diagonal(with_v) @ v.change
-        return DualVector(super().tangent_rate(u.x, v.x), change)
-
-    def _joints(self) -> Any:
-        return zip(self.tree.joints, self.tree.v_slices, strict=True)
+        dual, n = DualOps(self.ops), self.tree.nv
+        numbers = ([Dual(a, {first + k: 1.0}) for k, a in enumerate(x.x)] for first, x in ((0, u), (n, v)))
+        rate = Flow(dual, self.tree).tangent_rate(*numbers)
+        with_u, with_v = dual.rates(rate, range(n)), dual.rates(rate, range(n, 2 * n))
+        return DualVector(super().tangent_rate(u.x, v.x), with_u @ u.change + with_v @ v.change)
 
 
 def step_derivatives(

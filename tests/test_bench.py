@@ -10,15 +10,14 @@ from functools import partial
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from rich.console import Console
 
 import delassus as ds
-from delassus_studies.bench import arrays, loops
+from delassus_studies.bench import arrays
 from delassus_studies.bench.contact import made, problems
 from delassus_studies.bench.contact.steps import WANTED, Starts, StepCase, TimedRollout, cheapest
 from delassus_studies.bench.peak import FUNCTIONS, RATES
 from delassus_studies.bench.scaling import stem_with
-from delassus_studies.cases import Case, Unavailable, chain_of
+from delassus_studies.cases import Case, chain_of
 from delassus_studies.claims import HOLDS, IN_PART, NO, NOT_MEASURED, Setup
 from delassus_studies.claims.dynamics_times import (
     CLAIMS,
@@ -49,7 +48,6 @@ from delassus_studies.counters import (
 from delassus_studies.peers import if_present, present
 from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
-from delassus_studies.tables import publish
 from delassus_studies.timing import best, fitted_slope, interleaved, pinned, slope, uncached
 from internals import Host, host
 
@@ -321,28 +319,6 @@ def test_blocks_on_worker_processes_are_those_of_loops(monkeypatch):
     *_, record = arrays.measure(quick=True, dask=True)
     *_, medians = arrays.tables(record)
     assert record["states"] == 2000 and "tasks of Dask" in medians
-
-
-@pytest.mark.slow
-def test_tables_of_loops_are_all_shown(monkeypatch):
-    """Those of closed states and of passive robots too, which come before the one that grows."""
-
-    def absent(case, states):
-        raise Unavailable("no peer")
-
-    case = loops.four_bars(1)
-    for name, value in {"STATES": 16, "PEER_STATES": 16, "ROUNDS": 1, "STEPS": 5}.items():
-        monkeypatch.setattr(loops, name, value)
-    monkeypatch.setattr(loops, "parallel_robots", lambda: iter([case]))
-    monkeypatch.setattr(loops, "few_loops", lambda: [case])
-    monkeypatch.setattr(loops, "many_loops", lambda sizes, grids: [])
-    monkeypatch.setattr(loops, "exact_dynamics_call", absent)
-    console = Console(record=True, width=200)
-    publish(console, loops.measure(), loops.tables)
-    shown = console.export_text()
-    for title in ("closed states", "from rest", "operations", "lcaba"):
-        assert title in shown
-    assert shown.count(case.name) >= 4
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -14,9 +13,7 @@ from typer.testing import CliRunner
 
 import delassus as ds
 import fake_cuda
-from delassus_studies.bench.contact.steps import StepCase
-from delassus_studies.bench.gpu import check, kernels, times
-from delassus_studies.bench.gpu.on_device import OnDevice, started
+from delassus_studies.bench.gpu import check, kernels
 from delassus_studies.bench.gpu.table import assembled_kernel
 from delassus_studies.cases import Unavailable
 from delassus_studies.gpu.assembled import assembled, program_at
@@ -46,13 +43,6 @@ def assembles():
 
 
 needs_ptxas = pytest.mark.skipif(not assembles(), reason="ptxas and nvdisasm are not installed")
-
-
-def one_leg():
-    tree = ds.mechanisms.star(1, 1)
-    foot = ds.Contact(tree.link_names[1], ds.contact.Sphere(0.1))
-    gains = np.zeros(tree.nv), np.r_[np.zeros(6), np.ones(tree.nv - 6)]
-    return StepCase("leg", tree, (foot,), tree.neutral(), gains, {"limits": False, "passive": "none"})
 
 
 # -- on a fake device ------------------------------------------------------------------------------------------------
@@ -102,42 +92,6 @@ def test_every_quantity_is_checked():
     names = {(each.what, each.dtype) for each in check.cases()}
     assert names == {(name, dtype) for name in check.QUANTITIES for dtype in check.DTYPES}
     assert {each.modes for each in check.cases()} == {(), ("jacobian",), ("jvp",), ("vjp",)}
-
-
-@needs_ptxas
-@pytest.mark.slow
-def test_kernels_are_timed_on_the_fake_device(fake, monkeypatch, tmp_path):
-    leg = one_leg()
-    monkeypatch.setattr(kernels, "GAIT", 4)
-    monkeypatch.setattr(kernels, "contact_steps", lambda: [leg])
-    kernels.settled.cache_clear()
-    given = [*kernels.timed_kernels(quick=True)]
-    given += [kernels.Timed("leg: contact step", lambda **o: leg.kernel(sweeps=20, **o),
-                            lambda k, n: kernels._gait(leg, k, n), is_step=True)]  # fmt: skip
-    monkeypatch.setattr(times, "timed_kernels", lambda quick: given)
-    monkeypatch.setattr(times, "DTYPES", ("float32",))
-    done = asked("--json", str(tmp_path / "found.json"))
-    assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "found.json").read_text())
-    for row in found["kernels"].values():
-        assert row["seconds"]["lowest"] > 0 and row["beyond"] == 0 and row["predicted"]["registers"] > 30
-    step = found["kernels"]["leg: contact step, float32"]
-    assert step["residuals"][0]["share"] == step["residuals"][1]["share"] == 1.0
-    assert step["rolled"]["states"] == 6 and step["rolled"]["residuals"]["largest"] < 1e-3
-    assert "Fake 0" in done.output and "20 steps a launch" in done.output
-
-
-def test_rolled_arrays_are_those_of_as_many_launches(fake):
-    kernel = ds.compile(ds.mechanisms.chain(2), (), "step", target="cuda")
-    values = check.states_of(kernel, 33)
-    rolled = OnDevice(kernel, values, started().device(1), steps=3)
-    rolled.launch()
-    found = values
-    for _ in range(3):
-        found = [*check.launched(kernel, [*found[:2], *values[2:]], started().device(0))[:2]]
-    for x, y in zip(rolled.results(), found, strict=False):
-        np.testing.assert_array_equal(x, y)
-    assert rolled.seconds(rounds=1)["lowest"] > 0
 
 
 # -- without a device ------------------------------------------------------------------------------------------------

@@ -237,6 +237,7 @@ def test_reflections_need_no_first_entry():
     assert assert_same(motion, "pv-early").all()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [joint_kinds.BALL, joint_kinds.TRANSLATION, joint_kinds.PLANAR, joint_kinds.FREE])
 @pytest.mark.parametrize("armature", [0.2])
@@ -268,6 +269,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
 KINDS = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.COS_SIN, joint_kinds.BALL, joint_kinds.PLANAR)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "turned"), [(kind, k % 2 == 0) for k, kind in enumerate(KINDS)])
 def test_rows_that_hold_a_link(kind, turned):
@@ -345,6 +347,7 @@ def test_loops():
             assert assert_same(motion, name).all(), (name, constraints)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 def test_more_rows_than_motions(name):

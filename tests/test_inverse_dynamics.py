@@ -159,21 +159,6 @@ def test_feet_that_are_off_push_nothing(robot):
     assert np.array_equal(found.status, fewer.status) and np.array_equal(found.rank, fewer.rank)
 
 
-def test_compiled_with_derivatives():
-    """The kernel, of outputs that are asked for, and tangents of its program by differences."""
-    rng, tree, two = np.random.default_rng(6), ds.mechanisms.chain(3), [ds.Point("link3"), ds.Point("link3")]
-    given = {"motors": ["link1_joint", "link3_joint"], "outputs": ("tau", "forces")}
-    kernel = ds.compile(tree, two, "inverse_dynamics", weights="input", **given)
-    at = tree.random(rng, 5), *rng.normal(size=(2, 5, 3)), rng.uniform(0.5, 2.0, (5, 9))
-    found = ds.inverse_dynamics(tree, *at[:3], two, motors=given["motors"], weights=at[3])
-    tau, f = kernel(*at)
-    assert error(tau, found.tau) < 1e-10 and error(f, np.hstack(found.forces)) < 1e-10
-    along, h = [rng.normal(size=x.shape) for x in at], 1e-6
-    ends = [kernel(*(x + s * h * y for x, y in zip(at, along, strict=True))) for s in (1, -1)]
-    for x, ahead, behind in zip(kernel.derivative("jvp")(*at, *along), *ends, strict=True):
-        assert error(x, (ahead - behind) / (2 * h)) < 1e-6
-
-
 def test_friction(robot):
     """Three feet on tilted ground: those of the least norm where these are within cones, others where they slip."""
     rng, mu = np.random.default_rng(7), 0.3

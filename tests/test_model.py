@@ -37,7 +37,7 @@ from internals import (
     total_mass,
 )
 from random_trees import some_actuator, some_contacts, some_robot, some_rows
-from tools import ROUND_OFF, error, in_turns, random_frame, random_rotation
+from tools import ROUND_OFF, error, random_rotation
 from tools import urdf_joint as joint
 
 POSE = 1e-12
@@ -966,23 +966,6 @@ class TestReroot:
         other = tree.reroot(root)
         q = other.random(0)
         assert np.allclose(pose_matrix(other, root, q), matrix(quaternion_to_matrix(q[3:7]), q[:3]), atol=POSE)
-
-    def test_delassus_matrix_does_not_change(self, tree, root):
-        rng = np.random.default_rng(4)
-        names = [n for n in tree.frames if tree.frames[n].link != WORLD]
-        chosen = [str(n) for n in rng.choice(names, 4, replace=False)]
-        constraints = [
-            ds.Weld(random_frame(rng, chosen[0])), ds.Point(random_frame(rng, chosen[1]), axes="world"),
-            ds.Hinge(random_frame(rng, chosen[2]), axis=(1, 2, 3)), ds.Rows(chosen[3], rng.normal(size=(2, 6))),
-        ]  # fmt: skip
-        first, second = tree.placement(chosen[0]).link, tree.placement(chosen[1]).link
-        if first != second:
-            constraints.append(ds.Weld(random_frame(rng, chosen[0]), random_frame(rng, chosen[1])))
-        q = tree.random(rng, batch=3)
-        G = ds.delassus(tree, constraints, q, method="dense")
-        other, q_other = tree.reroot(root), tree.reroot_configuration(root, q)
-        for method in in_turns(tree.nv):
-            assert error(ds.delassus(other, constraints, q_other, method=method), G) < CONDITIONING, method
 
     def test_kinetic_energy_of_the_same_motion(self, tree, root):
         """The mass matrices are congruent: the velocity of the new coordinates is taken by finite differences."""

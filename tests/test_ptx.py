@@ -127,6 +127,7 @@ def check_text(ptx, dtype):
     assert not unnamed, set(unnamed)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", sorted(set(QUANTITIES) - LONG))
 def test_every_quantity_is_assembled(name):
     k = sorted(QUANTITIES).index(name) % 2

@@ -109,6 +109,7 @@ MIXED = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MIXED)
 def test_constraints_whose_rows_meet(name):
@@ -117,6 +118,7 @@ def test_constraints_whose_rows_meet(name):
     assert fit(ds.mechanisms.chain(7), MIXED[name], "pv-early") >= (15 / 16 if name == "on one link" else 1.0)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", JUDGED)
 def test_constraints_that_meet_at_a_floating_base(method):
@@ -133,6 +135,7 @@ def test_constraints_that_meet_at_a_floating_base(method):
         assert fit(star, constraints, method) == 1.0, constraints
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [joint_kinds.BALL, joint_kinds.PLANAR, joint_kinds.FREE])
 @pytest.mark.parametrize("armature", [0.0, 0.2])
@@ -153,6 +156,7 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
         assert fit(tree, constraints, "pv-early") == 1.0, constraints
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", JUDGED)
 def test_random_mechanisms(method):

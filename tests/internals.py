@@ -67,7 +67,7 @@ from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
-from delassus.quantities.pipeline import cut, make_program
+from delassus.quantities.pipeline import cut, file_header, make_program
 from delassus.quantities.request import request
 from delassus.quantities.trace import trace, trace_request
 from delassus.runtime import calls, code, fastcall, threads

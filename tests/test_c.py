@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 
 import delassus as ds
 from delassus.compiler.targets.c.text import comment, identifier, literal
-from delassus.quantities.pipeline import file_header
 from internals import (
     Argument,
     Builder,
@@ -37,6 +36,7 @@ from internals import (
     c_source,
     casadi_function,
     example_robot_files,
+    file_header,
     llvm_module,
     machine,
     make_program,

@@ -215,6 +215,10 @@ class Kernel(CpuKernel):
 
     # -- states ----------------------------------------------------------------------------------------------------
 
+    @property
+    def fallback(self) -> None:
+        """None: states that this kernel does not solve are solved as direct calls, by no other kernel."""
+
     @cached_property
     def error_estimator(self) -> Kernel:
         """Kernel that estimates errors by residuals of solutions; this one if it estimates them by pivots."""

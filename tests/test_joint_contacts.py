@@ -355,6 +355,7 @@ def test_random_mechanisms_obey_the_laws_of_limits_friction_contacts_and_loops()
             for solver in SOLVERS[:4]:
                 done = FormulatedImpulses(dynamics, "os", ImpulseSolver(solver, tolerance=1e-8)).solve(*problem)
                 if done is not None and done.status is SolverStatus.CONVERGED:
+                    assert done.joint_residual() <= 1e-8
                     check_momentum(M, J, dynamics.n_loops, M @ (done.velocity - free), done)
                     counts += check_joints(scene.tree, q, dt, done)
                     found[solver] = done.velocity

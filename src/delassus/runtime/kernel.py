@@ -276,15 +276,14 @@ class Kernel(CpuKernel, SolvedKernel):
         depths = [len(batch) + len(shape) for shape in shapes]
         times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
-        numbers, item = [(ctypes.c_int64 * len(x))(*x) for x in (sums, law)], self.dtype.itemsize
+        numbers, item = [len(every), len(added), len(law), *sums, *law], self.dtype.itemsize
+        record = (ctypes.c_int64 * len(numbers))(*numbers)
 
         def run(states: int, *addresses: int, first: int = 0, some: int = steps) -> None:
             places, span = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times), code.address("span")
             for k, of_step in enumerate(times):
                 places[k] += first * of_step
-            at_sums, at_law = map(ctypes.addressof, numbers)
-            how = len(every), at_sums, len(added), at_law if law else 0
-            self._roll(span, ctypes.addressof(places), *how, states, some, self.lanes, item)
+            self._roll(span, ctypes.addressof(places), ctypes.addressof(record), states, some, self.lanes, item)
 
         if n:
             code, several = self.code.of(n), number_of(threads, n * steps * self.operations.total)

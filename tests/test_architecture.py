@@ -54,8 +54,11 @@ FRONTS = {
 MOST_ROOMS, MOST_FILES = 17, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
 
-MOST_FIELDS, MOST_ARGUMENTS = 12, 8
-"""Of a record, and of a function by position, in rooms of contact and simulation."""
+MOST_FIELDS, MOST_ARGUMENTS, MOST_LINES = 12, 8, 70
+"""Of a record, and of a function by position; lines of a function without its documentation."""
+
+LARGE = {"_shade", "step_derivatives", "distance", "block_impulses"}
+"""Functions that are larger: none may be added. Commands of the command line have as many arguments as options."""
 
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
@@ -260,18 +263,19 @@ def test_the_page_on_how_it_is_built_names_all_rooms_and_real_files():
 
 
 def test_records_and_calls_are_small():
-    """What functions of contact take: few arguments by position, in records of few fields; tunings are constants."""
+    """Functions are short and take few arguments by position, in records of few fields; tunings are constants."""
     large = set()
-    files = [path for room in ("contact", "algorithms/contact", "simulate") for path in (PACKAGE / room).rglob("*.py")]
+    files = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "cli/app.py"]
     for node in (node for path in files for node in ast.walk(parsed(path))):
         if isinstance(node, ast.FunctionDef):
             given = [x.arg for x in (*node.args.posonlyargs, *node.args.args) if x.arg not in ("self", "cls")]
-            large |= {node.name} if len(given) > MOST_ARGUMENTS else set()
+            lines = node.end_lineno - node.lineno - len((ast.get_docstring(node, clean=False) or "").splitlines())
+            large |= {node.name} if len(given) > MOST_ARGUMENTS or lines >= MOST_LINES else set()
         elif isinstance(node, ast.ClassDef) and "NamedTuple" in map(dotted, node.bases) and node.name != "Tuning":
             fields = [x for x in node.body if isinstance(x, ast.AnnAssign)]
             large |= {node.name} if len(fields) > MOST_FIELDS else set()
     assert len(files) > 50
-    assert large == set()
+    assert large <= LARGE
 
 
 def filled(path):

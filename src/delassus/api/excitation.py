@@ -106,8 +106,20 @@ class _Motions:
     """Motions of a robot by coefficients of series (n, 2 harmonics, nv)."""
 
     def __init__(
-        self, tree: Tree, floats: bool, period: float, harmonics: int, travel: tuple[float, float], speed: float
+        self, tree: Tree, base: str, period: float, harmonics: int, travel: tuple[float, float], speed: float
     ) -> None:
+        check_tree(tree)
+        check_choice("base", base, ("driven", "floats"), ConfigurationError)
+        floats = base == "floats" and bool(tree.n_links) and tree.joints[0].kind is FREE
+        if floats and any(p == WORLD for p in tree.parents[1:]):
+            raise ConfigurationError(
+                "tree", "one robot on its floating base", f"{tree.name!r}", "Take its parts one by one."
+            )
+        period, speed = check_number("period", period, "In s, as 10."), check_number("speed", speed, "In rad/s, as 3.")
+        check_whole("harmonics", harmonics, "A whole number.", least=1, most=MOST)
+        reach = real_array(travel)
+        if reach is None or reach.shape != (2,) or not ((reach > 0.0) & np.isfinite(reach)).all():
+            raise ConfigurationError("travel", "two positive numbers, m and rad", shown(travel), "As (0.1, 0.3).")
         self.tree, self.floats, self.period, self.harmonics = tree, floats, period, harmonics
         self.gravity = np.zeros(3) if floats else np.array(tree.gravity)
         lower, upper = usual_range(tree.lower, tree.upper, UNBOUNDED)
@@ -119,7 +131,7 @@ class _Motions:
         for joint, sv in zip(tree.joints, tree.v_slices, strict=True):
             if joint.nv > 1:
                 self._middle[sv] = 0.0
-                self._reach[sv] = [travel[axis >= 3] for axis in joint.kind.motion_axes]
+                self._reach[sv] = [reach[int(axis >= 3)] for axis in joint.kind.motion_axes]
         self._regressor = compile(tree, (), "regressor", outputs="tau", gravity="input")
         if floats:
             self._inertia = compile(tree, (), "mass_matrix")
@@ -182,6 +194,20 @@ class _Motions:
         sizes = np.linalg.eigvalsh(np.swapaxes(Y, -1, -2) @ Y)
         return np.asarray(np.sqrt(sizes[..., -1] / np.maximum(sizes[..., 0], np.finfo(float).tiny)))
 
+    def better(
+        self, best: Array, least: float, columns: NDArray[np.intp], rounds: int, rng: np.random.Generator
+    ) -> Array:
+        """Motion of the least condition that an evolution strategy finds, from one of condition ``least`` on."""
+        samples, spread = COARSE * self.harmonics, SPREAD
+        for _ in range(rounds):
+            trials = best + spread * rng.normal(size=(CHILDREN, *best.shape))
+            conditions = self.conditions(trials, samples, columns)
+            better = bool(conditions.min() < least)
+            if better:
+                best, least = trials[conditions.argmin()], float(conditions.min())
+            spread *= WIDER if better else NARROWER
+        return best
+
 
 def exciting_motion(
     tree: Tree,
@@ -241,40 +267,15 @@ def exciting_motion(
     >>> bool(np.linalg.cond(Y / np.linalg.norm(Y, axis=0)) < motion.usual)
     True
     """
-    check_tree(tree)
-    check_choice("base", base, ("driven", "floats"), ConfigurationError)
-    floats = base == "floats" and bool(tree.n_links) and tree.joints[0].kind is FREE
-    if floats and any(p == WORLD for p in tree.parents[1:]):
-        raise ConfigurationError(
-            "tree", "one robot on its floating base", f"{tree.name!r}", "Take its parts one by one."
-        )
-    period, speed = check_number("period", period, "In s, as 10."), check_number("speed", speed, "In rad/s, as 3.")
-    for name, x, fewest in (
-        ("harmonics", harmonics, 1),
-        ("samples", samples, 4),
-        ("rounds", rounds, 0),
-        ("seed", seed, 0),
-    ):
-        check_whole(name, x, "A whole number.", least=fewest, most=MOST)
-    reach = real_array(travel)
-    if reach is None or reach.shape != (2,) or not ((reach > 0.0) & np.isfinite(reach)).all():
-        raise ConfigurationError("travel", "two positive numbers, m and rad", shown(travel), "As (0.1, 0.3).")
-    motions, rng = _Motions(tree, floats, period, harmonics, (reach[0], reach[1]), speed), np.random.default_rng(seed)
-    shape, coarse = (2 * harmonics, tree.nv), COARSE * harmonics
-    starts = rng.normal(size=(PARENTS, *shape))
+    for (name, x), least in zip({"samples": samples, "rounds": rounds, "seed": seed}.items(), (4, 0, 0), strict=True):
+        check_whole(name, x, "A whole number.", least=least, most=MOST)
+    motions, rng = _Motions(tree, base, period, harmonics, travel, speed), np.random.default_rng(seed)
+    starts, coarse = rng.normal(size=(PARENTS, 2 * harmonics, tree.nv)), COARSE * harmonics
     of = base_of_regressors(tree, motions.regressors(starts[:ENOUGH], coarse).reshape(-1, 10 * tree.n_links))
     if not of.columns.size:
         raise ConfigurationError("tree", "a robot whose joint forces show inertia", f"{tree.name!r}", "Nothing moves.")
     found = motions.conditions(starts, coarse, of.columns)
-    best, least, spread = starts[found.argmin()], float(found.min()), SPREAD
-    for _ in range(rounds):
-        trials = best + spread * rng.normal(size=(CHILDREN, *shape))
-        conditions = motions.conditions(trials, coarse, of.columns)
-        better = bool(conditions.min() < least)
-        if better:
-            best, least = trials[conditions.argmin()], float(conditions.min())
-        spread *= WIDER if better else NARROWER
+    best = motions.better(starts[found.argmin()], float(found.min()), of.columns, rounds, rng)
     q, v, qdd = (x[::FINE] for x in motions.states(best, FINE * samples))
-    times = np.linspace(0, period, samples, endpoint=False)
-    condition = float(motions.conditions(best, samples, of.columns))
-    return ExcitingMotion(times, q, v, qdd, motions.gravity, of, condition, float(np.median(found)))
+    times, condition = np.linspace(0, period, samples, endpoint=False), motions.conditions(best, samples, of.columns)
+    return ExcitingMotion(times, q, v, qdd, motions.gravity, of, float(condition), float(np.median(found)))

@@ -276,13 +276,11 @@ def reduced_dynamics(
 ) -> ReducedDynamics:
     """Dynamics of independent coordinates under constraints: transmission, mass matrix, bias and Delassus matrix.
 
-    Rows may depend on one another.
-
     Parameters
     ----------
     tree : Tree
     constraints : Constraint or iterable of Constraint
-        What holds. None stands for ``tree.constraints``.
+        What holds; rows may depend on one another. None stands for ``tree.constraints``.
     q, v : (..., nq) and (..., nv) array_like
         Configurations at which constraints hold, and velocities that keep them, zero by default; leading axes are
         batches and broadcast.
@@ -332,13 +330,13 @@ def reduced_dynamics(
     """
     options = {"independent": independent, "output": output, "gravity": gravity, "passive": passive, **given}
     v = np.zeros(tree.nv) if v is None and isinstance(tree, Tree) else v
+    return bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options).reported(_with_singularities)
 
-    def with_singularities(bound: Any, found: dict[str, Array]) -> ReducedDynamics:
-        bound.warn_of_states(found, known=found["singularity"] > 1)  # where it names what is singular
-        G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
-        return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
 
-    return bind(tree, constraints, REDUCED_DYNAMICS, {"q": q, "v": v}, AUTO, **options).reported(with_singularities)
+def _with_singularities(bound: Any, found: dict[str, Array]) -> ReducedDynamics:
+    bound.warn_of_states(found, known=found["singularity"] > 1)  # where it names what is singular
+    G, drift, M, bias, W, margin, kind = (found[o.name] for o in REDUCED_DYNAMICS.outputs)
+    return ReducedDynamics(bound.request.independent, G, drift, M, bias, W, margin, _named(Singularity, kind))
 
 
 def _named(kinds: type[Explained], numbers: Array) -> NDArray[np.object_]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
 import typer
@@ -49,8 +50,13 @@ def _robots(incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+def _of(names: Any) -> Callable[[str], list[str]]:
+    """Completion by the names of a `Literal`."""
+    return lambda incomplete: [x for x in get_args(names) if x.startswith(incomplete)]
+
+
 def _scenes(incomplete: str) -> list[str]:
-    """The same, and ready-made scenes before them."""
+    """Ready-made scenes, and then the same as of `_robots`."""
     from delassus.cli.simulate import SCENES
 
     return [*(name for name in SCENES if name.startswith(incomplete)), *_robots(incomplete)]
@@ -238,16 +244,12 @@ def export(
     what: Annotated[
         str,
         typer.Option(
-            help="What to compute: delassus, osim, dynamics, inverse_dynamics, mass_matrix, …",
-            autocompletion=lambda incomplete: [x for x in get_args(What) if x.startswith(incomplete)],
+            help="What to compute: delassus, osim, dynamics, inverse_dynamics, mass_matrix, …", autocompletion=_of(What)
         ),
     ] = "delassus",
     method: Annotated[
         str,
-        typer.Option(
-            help="Method for that quantity, such as pv-osim or pv-early.",
-            autocompletion=lambda incomplete: [x for x in get_args(Method) if x.startswith(incomplete)],
-        ),
+        typer.Option(help="Method for that quantity, such as pv-osim or pv-early.", autocompletion=_of(Method)),
     ] = "auto",
     payload: Annotated[
         list[str] | None, typer.Option(help="LINK: an inertia added to this link is an argument of the function.")

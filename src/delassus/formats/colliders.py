@@ -81,22 +81,22 @@ def load_colliders(
     'trunk'
     """
     check_tree(tree)
-    check_prefix(prefix)
-    colliders, source = [], _read(robot, max_bytes)
+    source, material = _read(robot, max_bytes, prefix), {"friction": friction, "restitution": restitution}
     if isinstance(source, Description):
         found = _of_description(source, visual, convex, package_dirs, max_bytes)
     else:
         found = colliders_of_model(source, visual, tree.link_names)
-    for link, name, shape, (rotation, position), own in found:
-        if link not in tree.frames:
-            raise unknown_name("link in the tree", link, tree.frames)
-        colliders.append(
-            Collider(
-                "world" if link == "world" else prefix + link, shape, position, rotation,
-                restitution=restitution, name=prefix + name, **({"friction": friction} | own),
-            )
-        )  # fmt: skip
-    return tuple(colliders)
+    return tuple(_placed(x, tree, prefix, material) for x in found)
+
+
+def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, float]) -> Collider:
+    """Collider of what was found; its own material counts before that of all."""
+    link, name, shape, (rotation, position), own = found
+    if link not in tree.frames:
+        raise unknown_name("link in the tree", link, tree.frames)
+    return Collider(
+        "world" if link == "world" else prefix + link, shape, position, rotation, name=prefix + name, **(material | own)
+    )
 
 
 def _of_description(
@@ -139,10 +139,9 @@ def load_ignored(
     >>> load_ignored("panda.srdf", "arm/")  # doctest: +SKIP
     (('arm/panda_link0', 'arm/panda_link1'), ...)
     """
-    check_prefix(prefix)
     if tree is not None:
         check_tree(tree)
-    read = _read(source, max_bytes)
+    read = _read(source, max_bytes, prefix)
     is_srdf = isinstance(read, Description)
     pairs = ignored_of_srdf(read.root, str(read.path), tree) if is_srdf else ignored_of_model(read)
     return tuple((prefix + first, prefix + second) for first, second in pairs)
@@ -153,8 +152,9 @@ def load_surfaces(robot: Any) -> tuple[dict[str, Surface], dict[tuple[str, str],
     return surfaces_of_model(_read(robot, MAX_BYTES))
 
 
-def _read(robot: str | Path | Any, max_bytes: float) -> Description | Any:
+def _read(robot: str | Path | Any, max_bytes: float, prefix: str = "") -> Description | Any:
     """A URDF or SRDF description, or the model of an MJCF description; anything else as it is."""
+    check_prefix(prefix)
     if not isinstance(robot, (str, Path)):
         return robot
     found = read_description(robot, max_bytes)

@@ -75,7 +75,8 @@ def tree_from_pinocchio(model: Any, check_inertia: Check = "warn") -> Tree:
             last = k == len(chain)
             name = model.names[i] if len(chain) == 1 else f"{model.names[i]}:{k}"
             child = carried[i] if last else unique_name(f"{carried[i]}:{k}", taken)
-            joints.append(_joint(pin, model, part, kind, name, parent, child, placement, q, v))
+            raw = RawJoint(name, kind, parent, child, placement.translation, placement.rotation)
+            joints.append(_with_numbers(pin, model, part, raw, q, v))
             links.append(_link(child, model.inertias[i] if last else pin.Inertia.Zero()))
             parent, q, v = child, q + kind.nq, v + kind.nv
     used = {joint.name for joint in joints}
@@ -225,25 +226,21 @@ def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKi
     yield joint, _KINDS[name], placement
 
 
-def _joint(
-    pin: Any, model: Any, joint: Any, kind: JointKind, name: str, parent: str, child: str, place: Any, q: int, v: int
-) -> RawJoint:
-    """A joint whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
-    axis = np.array([0.0, 0.0, 1.0])
-    lower, upper = -np.inf, np.inf
+def _with_numbers(pin: Any, model: Any, joint: Any, raw: RawJoint, q: int, v: int) -> RawJoint:
+    """A joint with axis and limits, whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
+    axis, lower, upper, kind = np.array([0.0, 0.0, 1.0]), -np.inf, np.inf, raw.kind or FREE
     if kind.nv == 1:
         S = _screw(pin, model, joint)
         axis = S[:3] if kind is PRISMATIC else S[3:]
         if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
-            raise ModelError(f"axis of joint {name!r}", "a vector of unit length", str(axis), "Normalise it.")
+            raise ModelError(f"axis of joint {raw.name!r}", "a vector of unit length", str(axis), "Normalise it.")
     if kind.nq == 1:
         lower, upper = float(model.lowerPositionLimit[q]), float(model.upperPositionLimit[q])
     dofs = slice(v, v + kind.nv)
     friction, effort, velocity = _in_positive_direction(model, dofs)
-    return RawJoint(
-        name, kind, parent, child, place.translation, place.rotation, axis, armature=np.array(model.armature[dofs]),
-        lower=lower, upper=upper, damping=np.array(model.damping[dofs]), friction=friction,
-        effort_limit=effort, velocity_limit=velocity,
+    return replace(
+        raw, axis=axis, armature=np.array(model.armature[dofs]), lower=lower, upper=upper,
+        damping=np.array(model.damping[dofs]), friction=friction, effort_limit=effort, velocity_limit=velocity,
     )  # fmt: skip
 
 

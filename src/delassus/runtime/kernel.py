@@ -89,14 +89,9 @@ class Kernel(CpuKernel):
         return self.code.compiled(check_whole("states", states, "", least=1)).address("batch")
 
     def _call(
-        self,
-        *arguments: ArrayLike,
-        out: Any = None,
-        threads: int | None = None,
-        return_status: bool = False,
-        return_error: bool = False,
-        **named: ArrayLike,
-    ) -> Any:
+        self, *arguments: ArrayLike, out: Any = None, threads: int | None = None, return_status: bool = False,
+        return_error: bool = False, **named: ArrayLike,
+    ) -> Any:  # fmt: skip
         """Run the kernel.
 
         Parameters
@@ -137,15 +132,7 @@ class Kernel(CpuKernel):
         ConfigurationError
             Wrong number, shape or dtype of arrays.
         """
-        asked = False
-        if return_status is not False and check_flag("return_status", return_status):
-            if not self.request.has_status and not self.iterates:
-                raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
-            asked = True
-        if return_error is not False and check_flag("return_error", return_error):
-            if not self.has_rcond:
-                raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
-            asked = True
+        asked = (return_status is not False or return_error is not False) and self._asked(return_status, return_error)
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
         if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
             found = self.entry(*arguments) if out is None else self.entry(*arguments, out=out)
@@ -161,17 +148,32 @@ class Kernel(CpuKernel):
             if found is not NotImplemented:
                 return found
         results = result_arrays(out, self.results, batch, self.dtype, arrays)
-        if is_alone and return_status and not return_error and self.has_rcond and self.request.knows_rank:
-            if self.entry(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
-                return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
-        run = solve_states(self, arrays, results, batch, threads, return_status, return_error)
         if asked:
-            more = {"status": run.status if return_status else None, "error": run.error if return_error else None}
-            given = {name: x for name, x in more.items() if x is not None}
-            return self.returned([*results, *given.values()], *given)
+            return self._with_status(arrays, results, batch, threads, is_alone, return_status, return_error)
+        run = solve_states(self, arrays, results, batch, threads)
         if run.again.any():
             self.warn_once(run.counts, run.again.size)
         return out if out is not None else self.returned(results)
+
+    def _with_status(
+        self, arrays: Arrays, results: Arrays, batch: Batch, threads: int | None, is_alone: bool, *asked: bool
+    ) -> Any:
+        """Results with status, error or both; is_alone: on this thread, or a number of them that nobody has asked."""
+        status, error = asked
+        if is_alone and not error and self.has_rcond and self.request.knows_rank:
+            if self.entry(*arrays, out=tuple(results) if len(results) > 1 else results[0]) is not NotImplemented:
+                return self.returned([*results, np.full(batch, DynamicsStatus.SOLVED, dtype=object)], "status")
+        run = solve_states(self, arrays, results, batch, threads, status, error)
+        given = {**({"status": run.status} if status else {}), **({"error": run.error} if error else {})}
+        return self.returned([*results, *given.values()], *given)
+
+    def _asked(self, return_status: bool, return_error: bool) -> bool:
+        """Whether status or error are asked for, which not every kernel has."""
+        if check_flag("return_status", return_status) and not (self.request.has_status or self.iterates):
+            raise ConfigurationError("return_status", f"False of {self!r}", "True", "Dynamics have a status.")
+        if check_flag("return_error", return_error) and not self.has_rcond:
+            raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
+        return return_status or return_error
 
     # calls go to machine code at once, and from there, if need be, to `_call`
     __slots__ = {"__call__": _call.__doc__}
@@ -263,15 +265,14 @@ class Kernel(CpuKernel):
         depths = [len(batch) + len(shape) for shape in shapes]
         times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
-        numbers, item = [(ctypes.c_int64 * len(x))(*x) for x in (sums, law)], self.dtype.itemsize
+        numbers, item = [len(every), len(added), len(law), *sums, *law], self.dtype.itemsize
+        record = (ctypes.c_int64 * len(numbers))(*numbers)
 
         def run(states: int, *addresses: int, first: int = 0, some: int = steps) -> None:
             places, span = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times), code.address("span")
             for k, of_step in enumerate(times):
                 places[k] += first * of_step
-            at_sums, at_law = map(ctypes.addressof, numbers)
-            how = len(every), at_sums, len(added), at_law if law else 0
-            self._roll(span, ctypes.addressof(places), *how, states, some, self.lanes, item)
+            self._roll(span, ctypes.addressof(places), ctypes.addressof(record), states, some, self.lanes, item)
 
         if n:
             code, several = self.code.of(n), number_of(threads, n * steps * self.operations.total)

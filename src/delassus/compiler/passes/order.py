@@ -156,16 +156,11 @@ def kinds_together(nodes: Nodes, order: Indices) -> int:
             order[made], is_made[k] = k, True
             made += 1
             continue
-        a, b, c = nodes.a[k], nodes.b[k], nodes.c[k]
-        if nodes.op[a] >= ADD:
-            start[a + 2] += 1
-            waits[k] += 1
-        if b >= 0 and b != a and nodes.op[b] >= ADD:
-            start[b + 2] += 1
-            waits[k] += 1
-        if c >= 0 and c != a and c != b and nodes.op[c] >= ADD:
-            start[c + 2] += 1
-            waits[k] += 1
+        for i in range(3):
+            x = operand(nodes, k, i)
+            if x >= 0 and nodes.op[x] >= ADD:
+                start[x + 2] += 1
+                waits[k] += 1
         if waits[k] == 0:
             heap[n_later] = k
             n_later += 1
@@ -175,16 +170,11 @@ def kinds_together(nodes: Nodes, order: Indices) -> int:
     for k in range(n):
         if nodes.op[k] < ADD:
             continue
-        a, b, c = nodes.a[k], nodes.b[k], nodes.c[k]
-        if nodes.op[a] >= ADD:
-            users[start[a + 1]] = k
-            start[a + 1] += 1
-        if b >= 0 and b != a and nodes.op[b] >= ADD:
-            users[start[b + 1]] = k
-            start[b + 1] += 1
-        if c >= 0 and c != a and c != b and nodes.op[c] >= ADD:
-            users[start[c + 1]] = k
-            start[c + 1] += 1
+        for i in range(3):
+            x = operand(nodes, k, i)
+            if x >= 0 and nodes.op[x] >= ADD:
+                users[start[x + 1]] = k
+                start[x + 1] += 1
     empty, none = np.zeros(N_KINDS, np.int64), np.full(N_KINDS, -1)
     queues = Queues(empty, np.zeros(N_KINDS, np.int64), np.zeros(N_KINDS, np.int64), none, np.empty(n, np.int64),
                     np.zeros(1, np.int64))  # fmt: skip

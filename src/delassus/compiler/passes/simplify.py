@@ -29,7 +29,7 @@ def rewrite(graph: Graph, rule: int = NO_RULE, uses: Indices = NONE, alive: Flag
     table = np.full(1 << room.bit_length(), -1)
     (op, a, b, c), value, new = np.empty((4, room), np.int64), np.empty(room), np.empty(len(graph), np.int64)
     built = Built(op, a, b, c, value, np.zeros(1, np.int64), table)
-    run(REWRITE + rule, nodes_of(graph), built, alive, new, uses)
+    run(REWRITE + rule, nodes_of(graph), built=built, flags=alive, x=new, y=uses)
     n = int(built.size[0])
     outputs = tuple(new[group] for group in graph.outputs)
     return Graph(op[:n].copy(), a[:n].copy(), b[:n].copy(), c[:n].copy(), value[:n].copy(), outputs)

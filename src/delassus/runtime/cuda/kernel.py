@@ -190,15 +190,9 @@ class CudaKernel(LaunchedKernel):
         return found
 
     def __call__(
-        self,
-        *arguments: Any,
-        out: Any = None,
-        stream: int | None = None,
-        return_error: bool = False,
-        return_status: bool = False,
-        threads: None = None,
-        **named: Any,
-    ) -> Any:
+        self, *arguments: Any, out: Any = None, stream: int | None = None, return_error: bool = False,
+        return_status: bool = False, threads: None = None, **named: Any,
+    ) -> Any:  # fmt: skip
         """Run the kernel.
 
         Parameters
@@ -252,15 +246,12 @@ class CudaKernel(LaunchedKernel):
         if check_flag("return_error", return_error) and not self.has_rcond:
             raise ConfigurationError("return_error", f"False of {self!r}", "True", "It divides by nothing.")
         given = (*arguments, *named.values())
-        if others := {library_of(type(x)) for x in given} & OWN_WAYS:
-            is_plain = out is None and stream is None and not return_error
-            return libraries.call(self, others, arguments, named, is_plain)
-        if any(map(is_on_device, given)):
+        of, on_device = {library_of(type(x)) for x in given} - {""}, any(map(is_on_device, given))
+        if others := of & OWN_WAYS or (of if not on_device else set()):
+            return libraries.call(self, others, arguments, named, out is None and stream is None and not return_error)
+        if on_device:
             number = None if stream is None else check_whole("stream", stream, "Pass a handle.")
             return call_on_device(self, arguments, named, out, number, return_error)
-        if any(library_of(type(x)) for x in given):
-            is_plain = out is None and stream is None and not return_error
-            return libraries.call(self, {library_of(type(x)) for x in given} - {""}, arguments, named, is_plain)
         if stream is not None:
             raise ConfigurationError("stream", "None, for arrays of NumPy", shown(stream), "Leave it out.")
         return call_from_host(self, arguments, named, out, return_error)

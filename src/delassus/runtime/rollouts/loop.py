@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load, reserve, store
 from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown
@@ -148,16 +148,16 @@ def feedback_of(
 
 
 @compiled
-def run_steps(
-    span: int, places: int, n_arrays: int, sums: int, n_sums: int, law: int, n: int, steps: int, lanes: int, item: int
-) -> None:
+def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: int, item: int) -> None:
     """Run n states of a time step, as many as there are lanes at a time, through all steps.
 
-    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step. To each
-    of the last ``n_sums`` of them another one is added after each step: ``sums`` are the number of that, and how many
-    numbers it has a state. The last block of states overlaps the one before it, and is added where that has ended.
-    ``law`` is the address of the numbers of `Feedback.record`, 0 if there is none.
+    ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step;
+    ``record`` that of their number, how many of the last ones are sums, and how many numbers `Feedback.record` has.
+    To each of the sums another array is added after each step: its number, and how many numbers it has a state, follow,
+    then those of feedback. The last block of states overlaps the one before it, and is added where that has ended.
     """
+    n_arrays, n_sums, sums = load(record), load(record + 8), record + 24
+    law = sums + 16 * n_sums if load(record + 16) > 0 else 0
     first, size = 0, min(lanes, n)
     while first < n:
         begin = first
@@ -173,12 +173,8 @@ def run_steps(
                 total = load(places + 8 * (n_arrays - n_sums + k)) + begin * width * item
                 part = load(places + 8 * load(sums + 16 * k)) + begin * width * item
                 for j in range((first + size - begin) * width):
-                    if item == 8:
-                        x = load(total + 8 * j, np.float64) + load(part + 8 * j, np.float64)
-                        store(total + 8 * j, x, np.float64)
-                    else:
-                        x = load(total + 4 * j, np.float32) + load(part + 4 * j, np.float32)
-                        store(total + 4 * j, x, np.float32)
+                    at = total + item * j
+                    _write(at, _number(at, item) + _number(part + item * j, item), item)
             for k in range(n_arrays):
                 store(places + 8 * k, load(places + 8 * k) + load(places + 8 * (k + n_arrays)))
         for k in range(n_arrays):
@@ -227,7 +223,7 @@ def _move(law: int, places: int, first: int, size: int, item: int) -> None:
         _write(v + item * k, _number(v + item * k, item) + _number(of_v + item * k, item), item)
 
 
-@compiled
+@inlined
 def _write(address: int, number: float, item: int) -> None:
     if item == 8:
         store(address, number, np.float64)
@@ -235,7 +231,7 @@ def _write(address: int, number: float, item: int) -> None:
         store(address, number, np.float32)
 
 
-@compiled
+@inlined
 def _number(address: int, item: int) -> float:
     found: float = load(address, np.float64) if item == 8 else load(address, np.float32)
     return found

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
 from delassus.constraints.contact import Contact
 from delassus.constraints.shapes.convex_distance import TINY, Placed
+from delassus.constraints.shapes.convex_patch import contacts
 from delassus.constraints.shapes.nearest_points import has_formula, touches
 from delassus.constraints.shapes.separating_axes import (
     NEVER,
@@ -27,7 +28,6 @@ from delassus.constraints.shapes.separating_axes import (
     Axis,
     Entry,
     axes_between,
-    contacts_along,
     entry,
     later_entry,
 )  # fmt: skip
@@ -45,7 +45,7 @@ from delassus.spatial.motion import (
     plus_scaled,
     scaled_matrix,
 )
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar, ScalarOps
 
 SLOP = 0.1
 """Part of the overlap that is left alone by which bodies may overlap and are in nobody's way; twice this is a hit."""
@@ -286,8 +286,7 @@ class Paths:
         instead = acts * ops.less(0.0, x.time) * ops.less(dot(x.axis.start, normal), same)
         n = x.axis.at(ops, part)
         back = self._way_back(k, start, then, n)
-        found = [(gap, n, minus(point, back), there)
-                 for gap, point, there in contacts_along(*then, n, len(now))]  # fmt: skip
+        found = [(gap, n, minus(point, back), there) for gap, n, point, there in contacts(*then, n)]
         far, out = 2.0 * (start[0].size + start[1].size), list[Candidate]()
         moved = self.pairs[k].between_links(At(self.robot, k), start, found)
         for old, new, (gap, _, _, there) in zip(now, moved, found, strict=True):
@@ -318,16 +317,17 @@ class Paths:
 
 def turned(ops: Ops, angular: Vector, t: Scalar, R: Matrix) -> Matrix:
     """A rotation (3 × 3) after a time, by a constant angular velocity in axes of the world: ``exp(t ω ×) R``."""
+    once, twice = turning_parts(ops, angular, t)
+    W = cross_matrix(ops, from_entries(ops, angular))
+    return R + scaled_matrix(ops, once, W @ R) + scaled_matrix(ops, twice, W @ (W @ R))
+
+
+def turning_parts(ops: ScalarOps, angular: Sequence[Scalar], t: Scalar) -> tuple[Scalar, Scalar]:
+    """Factors of ``ω × x`` and of ``ω × (ω × x)`` by which a vector ``x`` changes that turns for a time."""
     half = 0.5 * t * ops.sqrt(dot(angular, angular) + SQUARE_FLOOR)
     half = ops.maximum(half, 1e-12)  # the sine over the angle is exact there
     part = ops.sin(half) * (1.0 / half)
-    W = cross_matrix(ops, from_entries(ops, angular))
-    once = W @ R
-    return (
-        R
-        + scaled_matrix(ops, t * (part * ops.cos(half)), once)
-        + scaled_matrix(ops, 0.5 * t * t * part * part, W @ once)
-    )
+    return t * (part * ops.cos(half)), 0.5 * t * t * part * part
 
 
 def _either(ops: Ops, condition: Scalar, a: Matrix, b: Matrix) -> Matrix:

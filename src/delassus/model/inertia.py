@@ -147,8 +147,8 @@ def from_log_cholesky(x: Array) -> tuple[Array, Array]:
     return both[0], both[1:]
 
 
-def hull_triangles(points: Array) -> NDArray[np.int64]:
-    """Triangles (m, 3) of the convex hull of points (n, 3), counterclockwise seen from outside."""
+def hull_triangles(points: Array, what: str = "mesh") -> tuple[NDArray[np.int64], Array]:
+    """Triangles (m, 3) of the convex hull of points (n, 3), counterclockwise seen from outside, and their normals."""
     require("scipy", "contact", "convex hulls of meshes")
     from scipy.spatial import ConvexHull, QhullError
 
@@ -156,12 +156,12 @@ def hull_triangles(points: Array) -> NDArray[np.int64]:
         hull = ConvexHull(points)
     except QhullError as error:
         advice = "Give it a thickness."
-        raise ConfigurationError("mesh", "points that span a volume", "points in one plane", advice) from error
-    triangles: NDArray[np.int64] = hull.simplices.astype(np.int64)
+        raise ConfigurationError(what, "points that span a volume", "points in one plane", advice) from error
+    triangles, normals = hull.simplices.astype(np.int64), np.array(hull.equations[:, :3])
     edges = points[triangles[:, 1:]] - points[triangles[:, :1]]
-    inwards = np.einsum("ni,ni->n", np.cross(edges[:, 0], edges[:, 1]), hull.equations[:, :3]) < 0.0
+    inwards = np.einsum("ni,ni->n", np.cross(edges[:, 0], edges[:, 1]), normals) < 0.0
     triangles[inwards] = triangles[inwards, ::-1]
-    return triangles
+    return triangles, normals
 
 
 def moments_of_surface(vertices: Array, triangles: NDArray[np.int64]) -> tuple[float, Array, Array]:

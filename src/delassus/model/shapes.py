@@ -308,7 +308,7 @@ class Mesh(ByContent):
     @property
     def _moments(self) -> tuple[float, Array, Array]:
         """Volume (m³), centre of volume (3,) (m), and second moments (3, 3) of volume about it (m⁵)."""
-        triangles = hull_triangles(self.vertices) if self.convex else self.triangles
+        triangles = hull_triangles(self.vertices)[0] if self.convex else self.triangles
         assert triangles is not None
         return moments_of_surface(self.vertices, triangles)
 

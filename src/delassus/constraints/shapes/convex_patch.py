@@ -14,6 +14,7 @@ from math import cos, log2, pi, sin
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.constraints.shapes.convex_distance import (
     HUGE,
@@ -75,30 +76,35 @@ def has_faces(shape: Solid) -> bool:
     return isinstance(shape, Box | Cylinder | Mesh)
 
 
-@lru_cache(64)
-def _polygons(hull: Mesh) -> list[tuple[Array, Array]]:
-    """Outward normal and corners (n, 3) of each face, its triangles taken together."""
-    assert hull.triangles is not None
-    corners = hull.vertices[hull.triangles]
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    heights, size = (corners[:, 0] * normals).sum(axis=1), float(np.ptp(hull.vertices, axis=0).max())
+def polygons(vertices: Array, triangles: NDArray[np.int64], normals: Array) -> list[tuple[Array, NDArray[np.int64]]]:
+    """Outward normal and corners of each face of a hull, its triangles (n, 3) taken together."""
+    heights, size = (vertices[triangles[:, 0]] * normals).sum(axis=1), float(np.ptp(vertices, axis=0).max())
     out, left = [], np.ones(len(normals), dtype=bool)
     while left.any():
         n, height = normals[first := int(np.argmax(left))], heights[first]
         flat = left & (np.abs(normals - n).max(axis=1) < FLAT) & (np.abs(heights - height) < FLAT * size)
         left &= ~flat
-        x = hull.vertices[np.unique(hull.triangles[flat])]
-        from_centre = x - x.mean(axis=0)
+        corners = np.unique(triangles[flat])
+        from_centre = vertices[corners] - vertices[corners].mean(axis=0)
         start = from_centre[0] - n * (n @ from_centre[0])
         order = np.argsort(np.arctan2(from_centre @ np.cross(n, start), from_centre @ start))
-        out.append((n, x[order]))
+        out.append((n, corners[order]))
     return out
+
+
+@lru_cache(64)
+def _faces(hull: Mesh) -> list[tuple[Array, Array]]:
+    """Outward normal and corners (n, 3) of each face."""
+    assert hull.triangles is not None
+    corners = hull.vertices[hull.triangles]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    return [(n, hull.vertices[face]) for n, face in polygons(hull.vertices, hull.triangles, normals)]
 
 
 def face_normals(hull: Mesh) -> list[list[float]]:
     """Outward unit normals of the faces of a hull, in its frame."""
-    return [n.tolist() for n, _ in _polygons(hull)]
+    return [n.tolist() for n, _ in _faces(hull)]
 
 
 def feature(a: Placed, d: Sequence[Scalar]) -> Feature:
@@ -119,7 +125,7 @@ def feature(a: Placed, d: Sequence[Scalar]) -> Feature:
             for u, v in ((-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0), (1.0, 1.0))
         ]
     elif isinstance(shape, Mesh):
-        faces = _polygons(shape)
+        faces = _faces(shape)
         most = max(len(x) for _, x in faces)
         best: Scalar = -HUGE
         normal, points = [0.0] * 3, [[0.0] * 3 for _ in range(most)]
@@ -297,25 +303,48 @@ def n_contacts(first: Solid, second: Solid) -> int:
 
 def _most_corners(shape: Solid) -> int:
     if isinstance(shape, Mesh):
-        return max(len(x) for _, x in _polygons(shape))
+        return max(len(x) for _, x in _faces(shape))
     return 4 if isinstance(shape, Box) else RIM if isinstance(shape, Cylinder) else 2
 
 
-def contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]]:
+def contacts(a: Placed, b: Placed, along: Vector | None = None) -> list[tuple[Scalar, Vector, Vector, Scalar]]:
     """Gap (m), unit normal from B to A and point of each contact, and whether it is there.
 
-    The first is that of the nearest points, where a patch does not have the deepest; the others are the patch.
+    The first is that of the nearest points, where a patch does not have the deepest; the others are the patch. The
+    normal is that of the gap, or ``along``.
     """
     unit = 2.0 ** -round(log2(a.size + b.size))  # exact: digits stay, and floors are parts of the shapes' size
-    return [
-        (gap * (1.0 / unit), n, [(1.0 / unit) * c for c in x], there)
-        for gap, n, x, there in _contacts(a.scaled(unit), b.scaled(unit))
-    ]
+    a, b = a.scaled(unit), b.scaled(unit)
+    n, depth, nearest = _nearest(a, b) if along is None else (along, *_deepest(a, b, along))
+    found: list[tuple[Scalar, Vector, Scalar]] = [(-depth, nearest, 1.0)]
+    if has_flats(a.shape) and has_flats(b.shape):
+        of_patch = patch(a, b, n, depth)
+        deepest = reduce(
+            a.ops.maximum,
+            [a.ops.select(there, own, -HUGE) for own, there in zip(of_patch.depths, of_patch.there, strict=True)],
+        )
+        alone = a.ops.less(deepest, depth - EXACT * (a.size + b.size))
+        found = [(-own, x, there) for x, own, there in zip(*of_patch, strict=True)]
+        if isinstance(a.shape, Capsule) and isinstance(b.shape, Capsule):  # of two points one is not there
+            gap, x, there = found[0]
+            found[0] = (
+                a.ops.select(alone, -depth, gap), chosen(a.ops, alone, nearest, x), a.ops.maximum(alone, there)
+            )  # fmt: skip
+        else:
+            found = [(-depth, nearest, alone), *found]
+    return [(gap * (1.0 / unit), n, [(1.0 / unit) * c for c in x], there) for gap, x, there in found]
 
 
-def _contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar]]:
-    """The same of shapes whose size is about one."""
-    ops, size = a.ops, a.size + b.size
+def _deepest(a: Placed, b: Placed, n: Vector) -> tuple[Scalar, Vector]:
+    """Depth (m) along a unit vector from B to A, and the point between those that are deepest: of the smaller shape."""
+    p, q = a.at(a.support(a.to_own([-x for x in n]))), b.at(b.support(b.to_own(n)))
+    depth = (a.radius + b.radius) - dot(n, minus(p, q))
+    of_b = b.size < a.size
+    return depth, plus_scaled(q, n, b.radius - 0.5 * depth) if of_b else plus_scaled(p, n, 0.5 * depth - a.radius)
+
+
+def _nearest(a: Placed, b: Placed) -> tuple[Vector, Scalar, Vector]:
+    """Unit normal of the gap from B to A, depth (m), and the point between the nearest ones."""
     if b.size < a.size:  # the point is one of the smaller shape, also where passes end before it is exact
         gap, back, q = distance(b, a)
         n = [-x for x in back]
@@ -323,15 +352,7 @@ def _contacts(a: Placed, b: Placed) -> list[tuple[Scalar, Vector, Vector, Scalar
     else:
         gap, n, p = distance(a, b)
     depth = a.radius + b.radius - gap
-    nearest = plus_scaled(_on_surface(a, b, n, gap, p), n, 0.5 * depth - a.radius)
-    if not (has_flats(a.shape) and has_flats(b.shape)):
-        return [(-depth, n, nearest, 1.0)]
-    found = patch(a, b, n, depth)
-    deepest = reduce(
-        ops.maximum, [ops.select(there, own, -HUGE) for own, there in zip(found.depths, found.there, strict=True)]
-    )
-    out = [(-depth, n, nearest, ops.less(deepest, depth - EXACT * size))]
-    return out + [(-own, n, x, there) for x, own, there in zip(*found, strict=True)]
+    return n, depth, plus_scaled(_on_surface(a, b, n, gap, p), n, 0.5 * depth - a.radius)
 
 
 def _on_surface(a: Placed, b: Placed, n: Vector, gap: Scalar, p: Vector) -> Vector:

@@ -308,14 +308,27 @@ def _out_of_box(ops: Ops, c: Vector, d: Vector, half: Sequence[float]) -> tuple[
 
 
 def _round_pair(at: Placed, first: Round, beside: Placed, second: Round) -> list[Touch]:
-    """Closest points of two segments, or points, less radii; of two capsules side by side, those at both ends."""
-    ops, p, q = at.ops, at.origin, beside.origin
+    """Touches of spheres and capsules."""
     h, g = (0.5 * x.length if isinstance(x, Capsule) else 0.0 for x in (first, second))
-    size, spare = first.radius + second.radius + h + g, beside.along(np.array([1.0, 0.0, 0.0]))
     a, b = at.along(np.array([0.0, 0.0, 1.0])), beside.along(np.array([0.0, 0.0, 1.0]))
-    there: Scalar = 1.0
+    size, spare = first.radius + second.radius + h + g, beside.along(np.array([1.0, 0.0, 0.0]))
+    of_a, of_b = (at.origin, a, h, first.radius), (beside.origin, b, g, second.radius)
+    found, there = round_pair(at.ops, of_a, of_b, spare, size)
+    return [Touch(*found[0]), *(Touch(*x, (1.0 - there) * (2.0 * size)) for x in found[1:])]
+
+
+def round_pair(
+    ops: ScalarOps, first: Sequence[Any], second: Sequence[Any], spare: Sequence[Scalar], size: Any
+) -> tuple[list[tuple[Scalar, Vector, Vector]], Scalar]:
+    """Gap, normal and point of the closest places of two segments, less radii; and of the far end of what they share.
+
+    Whether there is that, the last number says. Each has an origin (3,), an axis (3,), half a length and a radius.
+    Where they coincide, the normal is that of both axes, or ``spare``.
+    """
+    (p, a, h, radius), (q, b, g, other) = first, second
+    there: Scalar = 0.0
     places: Sequence[tuple[Scalar, Scalar]] = [(0.0, 0.0)]
-    if h and g:
+    if h and g:  # in loops, where lengths come later, always: a sphere has the axis of the other one there
         spare = across(ops, a, b, spare)
         *places, there = side_by_side(ops, minus(p, q), a, h, b, g)
     elif g:
@@ -326,9 +339,9 @@ def _round_pair(at: Placed, first: Round, beside: Placed, second: Round) -> list
     for s, t in places:
         x, y = plus_scaled(p, a, s) if h else p, plus_scaled(q, b, t) if g else q
         distance, normal = from_point(ops, minus(x, y), spare, size)
-        gap = distance - (first.radius + second.radius)
-        out.append(Touch(gap, normal, plus_scaled(y, normal, 0.5 * gap + second.radius)))
-    return [out[0], *(touch._replace(apart=(1.0 - there) * (2.0 * size)) for touch in out[1:])]
+        gap = distance - (radius + other)
+        out.append((gap, normal, plus_scaled(y, normal, 0.5 * gap + other)))
+    return out, there
 
 
 def from_point(ops: ScalarOps, x: Sequence[Scalar], spare: Sequence[Scalar], size: Any) -> tuple[Scalar, Vector]:

@@ -9,12 +9,10 @@ across the motion. Where an axis is not among them, as that of two edges, a hit 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from math import log2
 from typing import NamedTuple
 
 from delassus.constraints.shapes.convex_distance import TINY, Placed, Vector
-from delassus.constraints.shapes.convex_patch import EXACT, face_normals, has_flats, patch
+from delassus.constraints.shapes.convex_patch import face_normals
 from delassus.model.shapes import Box, Capsule, Cylinder, Mesh
 from delassus.spatial.motion import chosen, dot, minus, plus_scaled
 from delassus.spatial.ops import Ops, Scalar
@@ -142,36 +140,3 @@ def later_entry(
     both = ops.less(PASSING, best.time) * ops.less(PASSING, time)
     better = ops.maximum(ops.less(best.time + TOGETHER, time), both * ops.less(left + round_off, lost))
     return best.rather(ops, Entry(time, axis, before, after), better)
-
-
-def contacts_along(a: Placed, b: Placed, n: Vector, number: int) -> list[tuple[Scalar, Vector, Scalar]]:
-    """Gap (m) and point (3,) of so many contacts of two shapes along a unit vector from B to A; whether each is there.
-
-    The first is that of the deepest points, where the patch does not have them.
-    """
-    unit = 2.0 ** -round(log2(a.size + b.size))  # exact: digits stay, and floors are parts of the shapes' size
-    found = _contacts_along(a.scaled(unit), b.scaled(unit), n, number)
-    return [(gap * (1.0 / unit), [(1.0 / unit) * c for c in x], there) for gap, x, there in found]
-
-
-def _contacts_along(a: Placed, b: Placed, n: Vector, number: int) -> list[tuple[Scalar, Vector, Scalar]]:
-    """The same of shapes whose size is about one."""
-    ops, back = a.ops, [-x for x in n]
-    p, q = a.at(a.support(a.to_own(back))), b.at(b.support(b.to_own(n)))
-    depth = (a.radius + b.radius) - dot(n, minus(p, q))
-    of_b = b.size < a.size  # the point is one of the smaller shape
-    nearest = plus_scaled(q, n, b.radius - 0.5 * depth) if of_b else plus_scaled(p, n, 0.5 * depth - a.radius)
-    if number == 1 or not (has_flats(a.shape) and has_flats(b.shape)):
-        return [(-depth, nearest, 1.0)]
-    found = patch(a, b, n, depth)
-    deepest = reduce(
-        ops.maximum, [ops.select(there, own, -1e30) for own, there in zip(found.depths, found.there, strict=True)]
-    )
-    out = [(-depth, nearest, ops.less(deepest, depth - EXACT * (a.size + b.size)))]
-    out += [(-own, x, there) for x, own, there in zip(*found, strict=True)]
-    if len(out) > number:  # two capsules: the point takes the place of one that is not there
-        single, first, *others = out
-        alone = single[2]
-        out = [(ops.select(alone, single[0], first[0]), chosen(ops, alone, single[1], first[1]),
-                ops.maximum(alone, first[2])), *others]  # fmt: skip
-    return out

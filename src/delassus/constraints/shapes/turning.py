@@ -19,7 +19,7 @@ from delassus.constraints.paths import StepPath, Twist, Twists
 from delassus.model.shapes import Box, Cylinder, Mesh
 from delassus.model.topology import characteristic_length
 from delassus.spatial.motion import chosen, column, cross_entries, dot, from_entries, minus, plus, plus_scaled
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar
+from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar, ScalarOps
 
 RESTING = 1e-5
 """Velocity (m/s, rad/s) up to which what touches rests, and does not turn: ``κ`` goes with its square."""
@@ -34,7 +34,7 @@ OF_FACE = 3
 """Contacts of what lies on a face."""
 
 MERGED = 1.05
-"""Square of a way over that of another up to which their ends are in one place."""
+"""Square of a way over that of another up to which their ends are in one place: the two rims of a thin disk."""
 
 HELD = 4.0
 """Over what turns within a step, the slip up to which a face is held: that of the start doubles it."""
@@ -96,14 +96,20 @@ class Chord(NamedTuple):
 
 def chord_of(ops: Ops, R: Matrix, origin: Matrix, R_end: Matrix, origin_end: Matrix, twist: Twist) -> Chord:
     """Path of a link from its poses at both ends (origins 3 × 1) and its twist at the start."""
+    turn = turn_between(ops, ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)))
+    start, end = column(ops, origin), column(ops, origin_end)
+    middle = [0.5 * (x + y) for x, y in zip(start, end, strict=True)]
+    return Chord(R, start, R_end, end, twist, minus(end, start), middle, turn)
+
+
+def turn_between(ops: ScalarOps, start: Sequence[Sequence[Scalar]], end: Sequence[Sequence[Scalar]]) -> Vector:
+    """Rotation vector (rad) from one rotation to another that is near, of their columns (3 × 3)."""
     turn: Vector = [0.0] * 3
-    for a, b in zip(ops.entries(ops.transpose(R)), ops.entries(ops.transpose(R_end)), strict=True):
+    for a, b in zip(start, end, strict=True):
         turn = plus_scaled(turn, cross_entries(a, b), 0.5)
     square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
     over = 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * (5.0 / 112.0)))
-    start, end = column(ops, origin), column(ops, origin_end)
-    middle = [0.5 * (x + y) for x, y in zip(start, end, strict=True)]
-    return Chord(R, start, R_end, end, twist, minus(end, start), middle, [over * x for x in turn])
+    return [over * x for x in turn]
 
 
 class Place(NamedTuple):
@@ -210,8 +216,13 @@ def _halfway(ops: Ops, start: Place, end: Place) -> Callable[[Vector], Vector]:
     half = plus(n, end.normal)
     over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
     half = [over * c for c in half]
+    return lambda x: turned_halfway(ops, x, n, half)
+
+
+def turned_halfway(ops: ScalarOps, x: Sequence[Scalar], n: Sequence[Scalar], half: Sequence[Scalar]) -> Vector:
+    """A vector (3,), turned as the unit normal ``n`` to that ``half`` of the way."""
     both, part = plus(n, half), 1.0 / (1.0 + dot(n, half))
-    return lambda x: plus_scaled(plus_scaled(x, both, -part * dot(x, both)), half, 2.0 * dot(x, n))
+    return plus_scaled(plus_scaled(x, both, -part * dot(x, both)), half, 2.0 * dot(x, n))
 
 
 class TurningPair:

@@ -17,7 +17,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.compiler.jit.types import DUALS
-from delassus.constraints.shapes.turning import ALIKE
+from delassus.constraints.shapes.turning import ALIKE, HELD, OF_FACE
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (
@@ -36,10 +36,7 @@ from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, Con
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.turning import (
-    HELD,
     NONE,
-    OF_FACE,
-    along_tangent_halfway,
     carried,
     midway,
     turned_halfway,
@@ -159,7 +156,7 @@ def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
             x = along(along(scaled(0.5, middle), 0.25, later), 1.0, arm)
         u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
         for c in range(2):
-            out[k, c] = along_tangent_halfway(column(frame, c), column(frame, 2), half, u)
+            out[k, c] = dot(turned_halfway(column(frame, c), column(frame, 2), half), u)
         out[k, 2] = (1.0 / dt) * change
 
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.constraints.shapes.convex_patch import ALIGNED, FLAT
-from delassus.errors import ConfigurationError, require
+from delassus.constraints.shapes.convex_patch import ALIGNED, polygons
+from delassus.errors import ConfigurationError
+from delassus.model.inertia import hull_triangles
 from delassus.model.shapes import Mesh
 from delassus.spatial.rotations import Array
 
@@ -215,43 +216,8 @@ def _tree_of_boxes(corners: Array) -> tuple[Array, NDArray[np.int64]]:
 
 def hull_of(mesh: Mesh, name: str) -> tuple[Array, list[NDArray[np.int64]], Array]:
     """Convex hull of a mesh's vertices: corners (n, 3), faces counterclockwise seen from outside, and their normals."""
-    require("scipy", "contact", "convex hulls of meshes")
-    from scipy.spatial import ConvexHull, QhullError
-
-    try:
-        found = ConvexHull(mesh.vertices)
-    except QhullError as error:
-        raise ConfigurationError(
-            f"mesh of collider {name!r}", "points that span a volume", "points in one plane", "Give it a thickness."
-        ) from error
-    kept = np.sort(found.vertices)
+    triangles, of_triangles = hull_triangles(mesh.vertices, f"mesh of collider {name!r}")
+    kept, corners = np.unique(triangles, return_inverse=True)
     vertices = np.ascontiguousarray(mesh.vertices[kept])
-    planes = np.array(found.equations)
-    planes[:, 3] /= float(np.ptp(vertices, axis=0).max())
-    faces, normals = [], []
-    for members in _flat_groups(planes, found.neighbors):
-        corners = np.searchsorted(kept, np.unique(found.simplices[members]))
-        normal = planes[members[0], :3]
-        from_centre = vertices[corners] - vertices[corners].mean(axis=0)
-        first = from_centre[0] - normal * (normal @ from_centre[0])
-        order = np.argsort(np.arctan2(from_centre @ np.cross(normal, first), from_centre @ first))
-        faces.append(np.asarray(corners[order]))
-        normals.append(normal)
-    return vertices, faces, np.array(normals)
-
-
-def _flat_groups(planes: Array, neighbours: NDArray[np.int32]) -> list[list[int]]:
-    """Triangles that are one face, by flooding from neighbour to neighbour; the first of each is near to all others."""
-    groups: list[list[int]] = []
-    done = np.zeros(len(planes), dtype=bool)
-    for start in range(len(planes)):
-        if done[start]:
-            continue
-        done[start], group = True, [start]
-        for member in group:
-            for other in neighbours[member].tolist():
-                if not done[other] and np.abs(planes[other] - planes[start]).max() < FLAT:
-                    done[other] = True
-                    group.append(other)
-        groups.append(group)
-    return groups
+    normals, faces = zip(*polygons(vertices, corners.reshape(-1, 3), of_triangles), strict=True)
+    return vertices, list(faces), np.array(normals)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from delassus.compiler.jit.compile import compiled, compiled_for
 from delassus.compiler.jit.loop_ops import emitted
@@ -55,11 +56,7 @@ from delassus.spatial.rotations import Array
 
 from_block: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_block)
 from_cylinder: Callable[[Vector, float, float, float], tuple[float, Vector]] = emitted(nearest_points.from_cylinder)
-from_point: Callable[[Vector, Vector, float], tuple[float, Vector]] = emitted(nearest_points.from_point)
-across: Callable[[Vector, Vector, Vector], Vector] = emitted(nearest_points.across)
-side_by_side: Callable[..., tuple[tuple[float, float], tuple[float, float], float]] = emitted(
-    nearest_points.side_by_side
-)
+of_round_pair: Callable[..., Any] = emitted(nearest_points.round_pair)
 
 INVALID_POSE, BUFFER_FULL = -1, -2
 """Instead of a number of contacts: some pose is not finite; the arrays are too small."""
@@ -231,43 +228,21 @@ def write_frame(contacts: ContactArrays, k: int, n: Vector, belt: Vector) -> Non
 
 
 @compiled
-def ball_pair(
-    x: Vector, y: Vector, radii: tuple[float, float], spare: Vector, size: float, most: float, out: Array, m: int
-) -> int:
-    """Contact of two balls on axes of shapes of a size; where they have one centre, along the unit vector ``spare``."""
-    distance, n = from_point(along(x, -1.0, y), spare, size)
-    gap = distance - (radii[0] + radii[1])
-    return m if gap > most else write(out, m, along(y, 0.5 * gap + radii[1], n), n, -gap)
-
-
-@compiled
 def round_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
-    """Contacts of a sphere with a sphere, capsule, box or cylinder, or of two capsules."""
-    if a.shape[0] == CAPSULE:
-        return capsule_pair(a, b, most, out, m)
+    """Contacts of a sphere with a box or cylinder, or of spheres and capsules: two of capsules side by side."""
     radius, x, y = a.shape[SIZE], column(a.pose, 3), column(b.pose, 3)
-    if b.shape[0] == BOX or b.shape[0] == CYLINDER:
+    if b.shape[KIND] == BOX or b.shape[KIND] == CYLINDER:
         own, half = in_frame(b.pose, along(x, -1.0, y)), (b.shape[SIZE], b.shape[SIZE + 1], b.shape[SIZE + 2])
-        gap, n = from_block(own, half, radius) if b.shape[0] == BOX else from_cylinder(own, half[0], half[1], radius)
+        gap, n = from_block(own, half, radius) if b.shape[KIND] == BOX else from_cylinder(own, half[0], half[1], radius)
         if gap - radius > most:
             return m
         n = in_world(b.pose, n)
         return write(out, m, along(x, -0.5 * (gap + radius), n), n, radius - gap)
-    if b.shape[0] == CAPSULE:
-        t = dot(column(b.pose, 2), along(x, -1.0, y))
-        y = along(y, min(max(t, -b.shape[SIZE + 1]), b.shape[SIZE + 1]), column(b.pose, 2))
-    size = a.shape[RADIUS] + b.shape[RADIUS]
-    return ball_pair(x, y, (radius, b.shape[SIZE]), column(b.pose, 0), size, most, out, m)
-
-
-@compiled
-def capsule_pair(a: Solid, b: Solid, most: float, out: Array, m: int) -> int:
-    """Contact of two capsules at the nearest points of their segments; two contacts where they are side by side."""
-    size, radii = a.shape[RADIUS] + b.shape[RADIUS], (a.shape[SIZE], b.shape[SIZE])
-    x, y, of_a, of_b = column(a.pose, 3), column(b.pose, 3), column(a.pose, 2), column(b.pose, 2)
-    spare = across(of_a, of_b, column(b.pose, 0))
-    first, last, twice = side_by_side(along(x, -1.0, y), of_a, a.shape[SIZE + 1], of_b, b.shape[SIZE + 1])
-    m = ball_pair(along(x, first[0], of_a), along(y, first[1], of_b), radii, spare, size, most, out, m)
-    if twice > 0.0:
-        m = ball_pair(along(x, last[0], of_a), along(y, last[1], of_b), radii, spare, size, most, out, m)
+    axis = column((b if a.shape[KIND] == SPHERE else a).pose, 2)
+    of_a, of_b = (x, axis, a.shape[SIZE + 1], radius), (y, column(b.pose, 2), b.shape[SIZE + 1], b.shape[SIZE])
+    (first, last), twice = of_round_pair(of_a, of_b, column(b.pose, 0), a.shape[RADIUS] + b.shape[RADIUS])
+    if first[0] <= most:
+        m = write(out, m, first[2], first[1], -first[0])
+    if twice > 0.0 and last[0] <= most:
+        m = write(out, m, last[2], last[1], -last[0])
     return m

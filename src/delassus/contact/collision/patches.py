@@ -216,11 +216,9 @@ def lines(p: Array, q: Array, n: Vector, most_depth: float, most: float, exact: 
 @compiled
 def patch_along(a: Solid, b: Solid, hulls: Any, n: Vector, depth: float, most: float, memory: PairMemory) -> int:
     """Contacts of two convex shapes along a normal of a face, in ``memory.later``; how many."""
-    back, out = scaled(-1.0, n), memory.later
-    if a.shape[KIND] == SPHERE or a.shape[KIND] == ELLIPSOID:
-        radius = a.shape[SIZE] if a.shape[KIND] == SPHERE else 0.0
-        return write(out, 0, along(support_point(a, hulls[VERTICES], back), 0.5 * depth - radius, n), n, depth)
-    if b.shape[KIND] == SPHERE or b.shape[KIND] == ELLIPSOID:
-        radius = b.shape[SIZE] if b.shape[KIND] == SPHERE else 0.0
-        return write(out, 0, along(support_point(b, hulls[VERTICES], n), radius - 0.5 * depth, n), n, depth)
-    return patch(a, b, hulls, (n, depth), most, memory.rows, out, 0)
+    for solid, side in ((a, -1.0), (b, 1.0)):
+        if solid.shape[KIND] == SPHERE or solid.shape[KIND] == ELLIPSOID:
+            inwards = 0.5 * depth - (solid.shape[SIZE] if solid.shape[KIND] == SPHERE else 0.0)
+            x = support_point(solid, hulls[VERTICES], scaled(side, n))
+            return write(memory.later, 0, along(x, -side * inwards, n), n, depth)
+    return patch(a, b, hulls, (n, depth), most, memory.rows, memory.later, 0)

@@ -17,11 +17,14 @@ edge of two tiles does not run into the side of the second.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints import paths as kernel_paths
 from delassus.constraints.paths import EARLY, SAME_FACE
 from delassus.contact.collision.colliders import (
     BOX,
@@ -51,6 +54,8 @@ from delassus.contact.collision.vectors import (
     scaled,
 )  # fmt: skip
 from delassus.spatial.rotations import Array
+
+turning_parts: Callable[[Vector, float], tuple[float, float]] = emitted(kernel_paths.turning_parts)
 
 CALM, LOOK, LATE, FOLLOWED, BENT = range(5)
 """What is to be done with a near pair: nothing; it is looked at on its path; once more on the bent one. And what has
@@ -119,16 +124,13 @@ def link_velocity(link: int, x: Vector, paths: Paths) -> Vector:
 def moved(T: Array, link: int, t: float, paths: Paths, out: Array) -> None:
     """Pose of a collider on a link after a time ``t``, with the twist of now."""
     poses, twists = paths.poses, paths.twists
-    w, angle = (0.0, 0.0, 0.0), 0.0
+    w = 0.0, 0.0, 0.0
     origin = place = column(T, 3)
     if link >= 0:
         origin = column(poses[link], 3)
         w = twists[link, 3], twists[link, 4], twists[link, 5]
         place = along(origin, t, row_of(twists, link))
-        angle = t * norm(w)
-    once, twice = t, 0.5 * t * t
-    if angle > 1e-4:
-        once, twice = t * math.sin(angle) / angle, t * t * (1.0 - math.cos(angle)) / (angle * angle)
+    once, twice = turning_parts(w, t)
     for c in range(4):
         d = column(T, c) if c < 3 else along(column(T, 3), -1.0, origin)
         e = cross(w, d)
@@ -277,12 +279,17 @@ def touch_later(k: int, t: float, most: float, paths: Paths) -> int:
 @compiled
 def violation(k: int, n: Vector, least: float, paths: Paths) -> tuple[float, float]:
     """By how much (m) the gap along ``n`` at the end of the path is below what it may be, negative; and that gap."""
-    colliders, space = paths.colliders, paths.space
-    shapes, vertices = colliders.shapes, colliders.hulls[VERTICES]
+    before, after = gaps_along(k, n, n, paths)
+    return after - min(0.0, max(before, -least)), after
+
+
+@compiled
+def gaps_along(k: int, n: Vector, later: Vector, paths: Paths) -> tuple[float, float]:
+    """Gaps (m) of two convex shapes along normals from B to A: at the start, and ``later`` at poses of `place_pair`."""
+    shapes, vertices, space = paths.colliders.shapes, paths.colliders.hulls[VERTICES], paths.space
     i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
     before = core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
-    after = core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, n)
-    return after - min(0.0, max(before, -least)), after
+    return before, core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, later)
 
 
 @compiled
@@ -401,13 +408,10 @@ def is_one_face(k: int, n: Vector, later: Vector, paths: Paths) -> bool:
 @compiled
 def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float:
     """Part of the path at which two convex shapes overlap by ``least`` along a normal that turns; −∞, ∞: outside."""
-    shapes, vertices, space = paths.colliders.shapes, paths.colliders.hulls[VERTICES], paths.space
-    i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
-    before = least + core_gap(Solid(shapes[i], space.world[i]), Solid(shapes[j], space.world[j]), vertices, n)
-    after = least + core_gap(Solid(shapes[i], poses[0]), Solid(shapes[j], poses[1]), vertices, later)
-    if before <= 0.0:
+    before, after = gaps_along(k, n, later, paths)
+    if before + least <= 0.0:
         return -np.inf
-    return np.inf if after > 0.0 else float(before / (before - after))
+    return np.inf if after + least > 0.0 else float((before + least) / (before - after))
 
 
 @compiled
@@ -420,11 +424,9 @@ def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
     place_pair(k, paths.dt, paths)
     own, faces = entry(k, n, n, least, paths), 0
     for side in range(2):
-        kind = shapes[space.pairs[k, side], KIND]
-        if kind != BOX and kind != HULL and own + EARLY < hit:
-            return False
-    for side in range(2):
         c = space.pairs[k, side]
+        if shapes[c, KIND] != BOX and shapes[c, KIND] != HULL and own + EARLY < hit:
+            return False
         for f in range(number_of_faces(shapes[c])):
             now = towards(k, side, f, space.world[c], paths)
             t = entry(k, now, towards(k, side, f, space.work.poses[side], paths), least, paths)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
+from delassus.constraints.shapes.turning import SAME_SIDE
 from delassus.contact.collision.colliders import LINK, ContactArrays, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch, write_frame
 from delassus.contact.collision.vectors import (
@@ -35,7 +36,6 @@ from delassus.contact.sparse.motion import (
 from delassus.contact.sparse.records import CONTACTS, IMPACTS, SPINS, Bodies, Data, HitTape, Model, Options, Rows
 from delassus.contact.sparse.rows import contact_rows, normal_velocity, prepare_group, set_limits
 from delassus.contact.sparse.spins import prepare_patch, spin_rows
-from delassus.contact.sparse.turning import SAME_SIDE
 
 
 @inlined

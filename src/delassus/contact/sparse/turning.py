@@ -23,12 +23,16 @@ Source: Ryckaert, Ciccotti and Berendsen 1977 (constraints on the displacement, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, inlined
+from delassus.compiler.jit.loop_ops import emitted
+from delassus.constraints.shapes import turning
+from delassus.constraints.shapes.turning import CHANGE, HELD, MERGED, OF_FACE, SAME_SIDE, STRAIGHT
 from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch
-from delassus.contact.collision.paths import CALM, Paths, link_velocity
+from delassus.contact.collision.paths import CALM, Paths, link_velocity, turning_parts
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -53,29 +57,11 @@ TURNS = 1.0
 NEGLIGIBLE = 0.1
 """Of what closed contacts may be apart, the part that turning may change a gap by and is left alone."""
 
-STRAIGHT = 1e-9
-"""Angle (rad) that flat shapes may turn in a step beside one another, and do not turn."""
-
-CHANGE = 10.0
-"""Over the gap up to which contacts are closed, what turning may change a gap by in a step."""
-
-SERIES = 1e-3
-"""Angle (rad) up to which two terms of the series of its sine and cosine are all, but for round-off."""
-
-HELD = 4.0
-"""Over what turns within a step, the slip up to which a face is held: that of the start doubles it."""
-
 NONE = -1
 """Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
 
-OF_FACE = 3
-"""Contacts of what lies on a face."""
-
-MERGED = 1.05
-"""Square of a way over that of another up to which their ends are in one place: the two rims of a thin disk."""
-
-SAME_SIDE = 0.9
-"""Cosine of the angle up to which the normal of a contact may turn in a step."""
+turned_halfway: Callable[[Vector, Vector, Vector], Vector] = emitted(turning.turned_halfway)
+turn_between: Callable[..., Vector] = emitted(turning.turn_between)
 
 
 @inlined
@@ -167,10 +153,8 @@ def place_ahead(model: Model, data: Data, dt: float) -> None:
                 slide = along(slide, way, column(T, a))
             else:
                 turn = along(turn, way, column(T, a - 3))
-        angle, place = norm(turn), along(column(T, 3), 1.0, slide)
-        once, twice = 1.0 - angle * angle / 6.0, 0.5 - angle * angle / 24.0
-        if angle > SERIES:
-            once, twice = math.sin(angle) / angle, (1.0 - math.cos(angle)) / (angle * angle)
+        place = along(column(T, 3), 1.0, slide)
+        once, twice = turning_parts(turn, 1.0)
         for c in range(4):
             x = place
             if c < 3:
@@ -344,7 +328,7 @@ def turn_contact(k: int, e: int, count: int, centre: Centre, data: Data, paths: 
     halfway = along(of_first, -1.0, velocity_between(world[found.colliders[e, 1]], poses[1], middle, dt))
     halfway, now = along(halfway, 1.0, along(of_a[1], -1.0, of_b[1])), slip_of(e, data, paths)
     for c in range(2):
-        out[e, c] = along_tangent_halfway(column(found.frames[e], c), n, half, halfway) - now[c]
+        out[e, c] = dot(turned_halfway(column(found.frames[e], c), n, half), halfway) - now[c]
     out[e, 2] = (gap_end - gap) / dt - now[2]
 
 
@@ -358,13 +342,6 @@ def side_that_moves(i: int, j: int) -> float:
 def midway(x: Vector, n: Vector, gap: float, side: float) -> Vector:
     """The place between the surfaces of a contact at ``x``, which is on the body that moves where it is open."""
     return along(x, -0.5 * side * max(gap, 0.0), n)
-
-
-@compiled
-def turned_halfway(x: Vector, n: Vector, half: Vector) -> Vector:
-    """A vector, turned as the normal ``n`` to that ``half`` of the way."""
-    both = along(n, 1.0, half)
-    return along(along(x, -dot(x, both) / (1.0 + dot(n, half)), both), 2.0 * dot(x, n), half)
 
 
 @compiled
@@ -436,12 +413,6 @@ def same_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
 
 
 @compiled
-def along_tangent_halfway(t: Vector, n: Vector, half: Vector, u: Vector) -> float:
-    """Part of ``u`` along a tangent as it is halfway, turned as the normal ``n`` to that ``half`` of the way."""
-    return dot(along(t, -dot(t, half) / (1.0 + dot(n, half)), along(n, 1.0, half)), u)
-
-
-@compiled
 def face_later(k: int, e: int, count: int, closed: float, data: Data) -> int:
     """The deepest contact at the end of the path of a pair that lies on a face then and at the start; else −1.
 
@@ -461,10 +432,7 @@ def velocity_between(T: Array, E: Array, x: Vector, dt: float) -> Vector:
 
     That is the origin of the shape that touches: what is round rolls about it, wherever a link has its own.
     """
-    way, turn = along(column(E, 3), -1.0, column(T, 3)), (0.0, 0.0, 0.0)
-    for c in range(3):
-        turn = along(turn, 0.5, cross(column(T, c), column(E, c)))
-    square = dot(turn, turn)  # of the sine; what follows begins the series of the angle over it
-    turn = scaled(1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0 + square * 5.0 / 112.0)), turn)
+    way = along(column(E, 3), -1.0, column(T, 3))
+    turn = turn_between((column(T, 0), column(T, 1), column(T, 2)), (column(E, 0), column(E, 1), column(E, 2)))
     arm = along(along(x, -0.5, column(T, 3)), -0.5, column(E, 3))
     return scaled(1.0 / dt, along(way, 1.0, cross(turn, arm)))

@@ -77,9 +77,7 @@ def machine(scalar: str, lanes: int, has_fma: bool) -> str:
     parts = [_Machine(scalar, 1, has_fma, 1, "one")]
     if lanes > 1:
         parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
-    head = (
-        f"@programs = global [{PROGRAMS} x ptr] zeroinitializer\n\ndeclare ptr @malloc(i64)\n\ndeclare void @free(ptr)"
-    )
+    head = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
     texts = [part.function() for part in parts]
     declarations = sorted({line for part in parts for line in part.text.declarations})
     return "\n\n".join([head, *declarations, *texts, _span(lanes), *map(_span_of, range(PROGRAMS))]) + "\n"

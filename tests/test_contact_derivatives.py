@@ -289,7 +289,7 @@ LENGTHS = {"torsional": 0.02, "rolling": 0.01}
 )
 def test_all_at_once_are_differences(legs, options):
     """At states half of which have overlaps that are taken back."""
-    rng, n, tree = np.random.default_rng(7), 120, legs.tree
+    rng, n, tree = np.random.default_rng(7), 80, legs.tree
     of_contacts = {name: options[name] for name in ("ground", "surface_velocity", *LENGTHS) if name in options}
     contacts = [ds.Contact(c.frame, c.shape, **of_contacts) for c in legs.constraints()]
     options = {name: x for name, x in options.items() if name not in of_contacts}
@@ -748,7 +748,7 @@ def test_steps_that_are_not_solved_have_flagged_derivatives(legs):
 @pytest.mark.slow
 def test_tangents_of_steps_that_are_solved_are_solved():
     """Pyramids that tumble on the floor: the impulses of a solution are not moved by what differentiates them."""
-    rng, n, steps = np.random.default_rng(6), 90, 100
+    rng, n, steps = np.random.default_rng(6), 45, 100
     body = ds.mechanisms.free_body(0.4, 0.4 * INERTIA, name="pyramid")
     kernel = ds.compile(body, ds.Contact("pyramid", PYRAMID, friction=0.2, restitution=0.1), "contact_step")
     q = body.random(rng, batch=n)

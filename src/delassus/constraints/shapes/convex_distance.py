@@ -19,7 +19,7 @@ import numpy as np
 from delassus.constraints.shapes.lowest_points import Solid, on_ellipsoid
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Mesh, Sphere
 from delassus.spatial.motion import chosen, column, cross_entries, dot, minus, plus, plus_scaled
-from delassus.spatial.ops import Matrix, Ops, Scalar, ScalarOps
+from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import Array
 
 MOST_PASSES = 256
@@ -182,7 +182,7 @@ def distance(a: Placed, b: Placed) -> tuple[Scalar, Vector, Vector]:
         least = -dot(d, w)
         better, rises = ops.less(gap, least), ops.less(gap + tolerance, least)
         gap, normal = ops.maximum(gap, least), chosen(ops, better, [-x for x in d], normal)
-        inside, nearest, following = nearest_in_simplex(ops, corners, [*w, *p])
+        inside, nearest, following = _nearest_in_simplex(ops, corners, [*w, *p])
         # the loop for this direction ends: the origin is inside, the gap is known, or there is no way on
         overlaps = ops.maximum(ops.less(length, 10.0 * tolerance), inside) * (1.0 - fresh)
         square, before = dot(nearest, nearest), dot(v, v)
@@ -234,13 +234,12 @@ def _axes(a: Placed) -> list[Vector]:
     return [a.to_world([1.0 if j == k else 0.0 for j in range(3)]) for k in range(3)]
 
 
-def nearest_in_simplex(
-    ops: ScalarOps, corners: Sequence[Sequence[Scalar]], new: Sequence[Scalar], tiny: float = TINY
+def _nearest_in_simplex(
+    ops: Ops, corners: Sequence[Sequence[Scalar]], new: Sequence[Scalar]
 ) -> tuple[Scalar, Vector, list[Vector]]:
     """Of a simplex of up to three corners and a new one, in which that takes part.
 
-    Returns whether the origin is inside, the point that is nearest to it, and the corners that this is between. Squares
-    of lengths are at least ``tiny``, and of areas.
+    Returns whether the origin is inside, the point that is nearest to it, and the corners that this is between.
     """
     d = list(new[:3])
     best, v = dot(d, d), d
@@ -255,7 +254,7 @@ def nearest_in_simplex(
         best, v, weights = ops.select(ok, square, best), chosen(ops, ok, x, v), chosen(ops, ok, parts, weights)
 
     for k in range(3):
-        part = -dot(d, edges[k]) * (1.0 / ops.maximum(squares[k], tiny))
+        part = -dot(d, edges[k]) * (1.0 / ops.maximum(squares[k], TINY))
         ok = corners[k][7] * ops.less(0.0, part) * ops.less(part, 1.0)
         take(ok, plus_scaled(d, edges[k], part), [part if j == k else 0.0 for j in range(3)])
     for k, m in ((1, 0), (2, 0), (2, 1)):
@@ -265,7 +264,7 @@ def nearest_in_simplex(
         of_x, of_y = dot(cross_entries(y, d), N), dot(cross_entries(d, x), N)
         ok = corners[k][7] * corners[m][7] * ops.less(THIN * squares[k] * squares[m], area)
         ok = ok * ops.less(0.0, of_x) * ops.less(0.0, of_y) * ops.less(of_x + of_y, area)
-        over = 1.0 / ops.maximum(area, tiny)
+        over = 1.0 / ops.maximum(area, TINY)
         part = dot(d, N) * over
         take(ok, [part * c for c in N], [{k: over * of_x, m: over * of_y}.get(j, 0.0) for j in range(3)])
     x, y, z = (corner[:3] for corner in corners)

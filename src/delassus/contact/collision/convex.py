@@ -10,16 +10,12 @@ along it, until a gap is left, and the normal there is the next one. Each is a w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled
-from delassus.compiler.jit.loop_ops import emitted
-from delassus.constraints.shapes import convex_distance
-from delassus.constraints.shapes.convex_distance import NEAR, ROUND_OFF
+from delassus.constraints.shapes.convex_distance import NEAR, ROUND_OFF, THIN
 from delassus.constraints.shapes.convex_patch import EXACT
 from delassus.contact.collision.colliders import (
     BOX,
@@ -51,10 +47,6 @@ from delassus.contact.collision.vectors import (
 )  # fmt: skip
 from delassus.spatial.rotations import Array
 
-nearest_corners: Callable[..., tuple[float, Vector, tuple[tuple[float, ...], ...]]] = emitted(
-    partial(convex_distance.nearest_in_simplex, tiny=1e-300)
-)
-
 MOST_STEPS = 64
 """Of the iterations for a gap, and of those for a normal from outside."""
 
@@ -77,9 +69,11 @@ def support_vertex(a: Solid, b: Solid, vertices: Array, push: Vector, d: Vector,
 
 
 @compiled
-def corner_of(W: Array, k: int, n: int) -> tuple[float, ...]:
-    """Row ``k`` of a simplex of ``n`` corners as `nearest_corners` takes it."""
-    return W[k, 0], W[k, 1], W[k, 2], W[k, 3], W[k, 4], W[k, 5], W[k, 6], 1.0 if k < n else 0.0
+def copy_vertex(W: Array, source: int, k: int, weight: float) -> None:
+    """Move a corner of a simplex to row ``k``, with its weight."""
+    for r in range(6):
+        W[k, r] = W[source, r]
+    W[k, 6] = weight
 
 
 @compiled
@@ -89,16 +83,38 @@ def nearest_in_simplex(W: Array, n: int) -> tuple[int, Vector]:
     The corners whose simplex it is inside, and their weights, become the first rows; returns how many, and the point.
     """
     last = n - 1
-    new = W[last, 0], W[last, 1], W[last, 2], W[last, 3], W[last, 4], W[last, 5]
-    inside, v, corners = nearest_corners((corner_of(W, 0, last), corner_of(W, 1, last), corner_of(W, 2, last)), new)
-    if inside > 0.0:
-        return 4, v
-    count = 0
-    for x in corners:
-        if x[7] > 0.0:
-            W[count, 0], W[count, 1], W[count, 2], W[count, 6] = x[0], x[1], x[2], x[6]
-            W[count, 3], W[count, 4], W[count, 5] = x[3], x[4], x[5]
-            count += 1
+    v = d = row_of(W, last)
+    best, count, i, j, s, t = dot(d, d), 1, 0, 0, 0.0, 0.0
+    for k in range(last):
+        a = row_of(W, k)
+        e = along(a, -1.0, d)
+        part = -dot(d, e) / max(dot(e, e), 1e-300)
+        x = along(d, part, e)
+        if 0.0 < part < 1.0 and dot(x, x) < best:
+            best, count, i, s, t, v = dot(x, x), 2, k, part, 0.0, x
+        for m in range(k):
+            b = row_of(W, m)
+            f = along(b, -1.0, d)
+            N = cross(e, f)
+            area = dot(N, N)
+            of_a, of_b = dot(cross(b, d), N), dot(cross(d, a), N)
+            if area > THIN * dot(e, e) * dot(f, f) and of_a > 0.0 and of_b > 0.0 and of_a + of_b < area:
+                x = scaled(dot(d, N) / area, N)
+                if dot(x, x) < best:
+                    best, count, i, j, s, t, v = dot(x, x), 3, k, m, of_a / area, of_b / area, x
+    if n == 4:
+        a, b, c = row_of(W, 0), row_of(W, 1), row_of(W, 2)
+        ab, bc, ca = cross(a, b), cross(b, c), cross(c, a)
+        of_a, of_b, of_c, of_d = dot(d, bc), dot(d, ca), dot(d, ab), -dot(c, ab)
+        # volumes with the origin in place of each corner: of one sign if it is inside
+        if (of_a > 0) == (of_b > 0) == (of_c > 0) == (of_d > 0) and of_a * of_d != 0.0:
+            return 4, (0.0, 0.0, 0.0)
+    if count == 3:  # j < i < last
+        copy_vertex(W, j, 0, t)
+        copy_vertex(W, i, 1, s)
+    elif count == 2:
+        copy_vertex(W, i, 0, s)
+    copy_vertex(W, last, count - 1, 1.0 - s - t)
     return count, v
 
 
@@ -158,8 +174,8 @@ def initial_tetrahedron(a: Solid, b: Solid, vertices: Array, n: int, V: Array) -
         d = scaled(1.0 / norm(d), d)
         one = support_vertex(a, b, vertices, (0.0, 0.0, 0.0), d, V, k) - dot(d, x)
         other = support_vertex(a, b, vertices, (0.0, 0.0, 0.0), scaled(-1.0, d), V, k + 1) + dot(d, x)
-        for r in range(6 if other > one else 0):
-            V[k, r] = V[k + 1, r]
+        if other > one:
+            copy_vertex(V, k + 1, k, 0.0)
 
 
 @compiled

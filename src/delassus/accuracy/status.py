@@ -9,7 +9,7 @@ to the free ones in the metric of ``M``. A `DynamicsStatus` says how each state 
 - Direct functions do this at every state, whatever the method.
 - Kernels, and rollouts at each step, do it at states that machine code does not solve (`delassus.runtime.fallback`).
 - What does not return statuses warns, of each status by itself (`warn_of`).
-- A state that is regular and above the bound is solved in extended precision.
+- A state that is regular and above the bound is solved by the dense saddle point, then in extended precision.
 - Derivatives are those of this solution where the rank stays as it is; they are NaN where it failed.
 """
 
@@ -183,7 +183,7 @@ class System:
 
 
 Solve = Callable[[NDArray[np.bool_]], tuple[Array, Array, Array]]
-"""Accelerations, forces and their relative errors (k) at the states chosen, in extended precision."""
+"""Accelerations, forces and their relative errors (k) at the states chosen."""
 
 
 def resolve(
@@ -191,13 +191,13 @@ def resolve(
     qdd: Array,
     forces: Array,
     error: Array,
-    accurate: Solve,
+    others: Sequence[Solve],
     error_bound: float,
     iterated: Iterated | None = None,
 ) -> Resolved:
     """Check the rank of the rows at each state, and solve again where it is deficient or the error too large.
 
-    Arrays are of all states (*batch), and written to.
+    Arrays are of all states (*batch), and written to. ``others`` are tried one after the other.
     """
     batch, m = error.shape, forces.shape[-1]
     status: NDArray[np.object_] = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
@@ -213,9 +213,11 @@ def resolve(
         status[deficient] = DynamicsStatus.CONFLICTING
         status[deficient & held] = DynamicsStatus.REDUNDANT
         redundant |= system.rows.redundant
-    wrong = np.array(regular & ~(error <= error_bound))
-    if wrong.any():
-        a, f, found = accurate(wrong)
+    for solve in others:
+        wrong = np.array(regular & ~(error <= error_bound))
+        if not wrong.any():
+            break
+        a, f, found = solve(wrong)
         better = ~(found >= error[wrong])
         wrong[wrong] = better
         qdd[wrong], forces[wrong], error[wrong] = a[better], f[better], found[better]

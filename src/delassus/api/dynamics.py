@@ -89,8 +89,8 @@ def forward_dynamics(
     max_iterations : int, optional
         ``"proximal"`` ends after so many; at most 3, the default.
     error_bound : float, optional
-        States whose ``error_estimate`` is above it are solved again, in extended precision, and have the status
-        ``INACCURATE`` if it still is; 1e-6 by default.
+        States whose ``error_estimate`` is above it are solved again, by the dense saddle point, then in extended
+        precision, and have the status ``INACCURATE`` if it still is; 1e-6 by default.
     rows, placements, payloads, active
         What comes with each call, as in `delassus.delassus`; ``active`` (..., n_constraints): True or 1 where it acts.
 

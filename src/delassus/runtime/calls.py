@@ -324,8 +324,10 @@ class SolvedCall(DirectCall):
             else:
                 (qdd, forces), wrong = evaluated(stage(asked, k, "solution"), at)
             iterated = self._iterated(system, at, k, qdd, forces)
-            solve = partial(_accurate, at, k)
-            every.append(resolve(system, qdd, forces, wrong, solve, self.error_bound, iterated))
+            others = [partial(_accurate, at, k)]
+            if not all(asked.options.soft):  # another order of elimination errs at other states, and takes little
+                others.insert(0, partial(_dense, at, k))
+            every.append(resolve(system, qdd, forces, wrong, others, self.error_bound, iterated))
             at.values[SOLUTIONS[k]] = np.concatenate([every[k].qdd, every[k].forces], axis=-1)
             if differentiates:
                 m, dependent = every[k].forces.shape[-1], every[k].dependent
@@ -369,8 +371,18 @@ class SolvedCall(DirectCall):
         return make(self, self.solved())
 
 
+def _dense(at: DirectCall, number: int, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Solutions of one of the systems of a request at some states by the dense saddle point, and their errors."""
+    if is_long(at.request):
+        values = {name: x[where] for name, x in at.values.items()}
+        some = DirectCall(at.kept, values, (int(np.count_nonzero(where)),))
+        return _by_factors(system_at(some, number), some, number)
+    (qdd, forces), error = evaluated(stage(replace(at.request, method="kkt"), number, "solution"), at, where)
+    return qdd, forces, error
+
+
 def _accurate(at: DirectCall, number: int, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    """Solutions of one of the systems of a request at some states in extended precision, and their errors."""
+    """The same in extended precision."""
     asked = at.request
     if asked.method not in UNCONSTRAINED:
         method = "kkt" if any(asked.options.soft) else "pv-early" if is_long(asked) else ACCURATE

@@ -589,6 +589,11 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("-buffer.__array_interface__[\"data\"][0] % LINE)", "0)"),
         ),
     },
+    "runtime/calls.py": {
+        "test_direct_calls.py::test_programs_on_disk_are_all_that_a_call_needs": (
+            ('is_known(asked, "dependent", self._is_dependent)', "self._is_dependent()"),
+        ),
+    },
     "runtime/cuda/arrays.py": {
         "test_arrays.py::test_blocks_are_computed_on_gpus": (
             ("more = min(done or size, total - done)", "more = done or size"),

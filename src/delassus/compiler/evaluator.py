@@ -439,11 +439,8 @@ def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[Code, int]]]:
     scalar = "double" if dtype == "float64" else "float"
     processor = f"{this.triple} {this.cpu} {this.features}"
     key = disk.cache_key(evaluator=dtype, processor=processor, versions=f"{versions()} {disk.sources()}")
-
-    def make() -> bytes:
-        return object_code(machine(scalar, this.lanes(dtype), this.has_fma))
-
-    return disk.fetch(key, make, f"the evaluator of programs in {dtype}"), []
+    what = f"the evaluator of programs in {dtype}"
+    return disk.fetch(key, lambda: object_code(machine(scalar, this.lanes(dtype), this.has_fma)), what), []
 
 
 class Evaluated:

@@ -263,7 +263,7 @@ def test_the_page_on_how_it_is_built_names_all_rooms_and_real_files():
 
 
 def test_records_and_calls_are_small():
-    """Functions are short and take few arguments by position, in records of few fields; tunings are constants."""
+    """Functions are short and take few arguments by position, in records of few fields."""
     large = set()
     files = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "cli/app.py"]
     for node in (node for path in files for node in ast.walk(parsed(path))):
@@ -271,7 +271,7 @@ def test_records_and_calls_are_small():
             given = [x.arg for x in (*node.args.posonlyargs, *node.args.args) if x.arg not in ("self", "cls")]
             lines = node.end_lineno - node.lineno - len((ast.get_docstring(node, clean=False) or "").splitlines())
             large |= {node.name} if len(given) > MOST_ARGUMENTS or lines >= MOST_LINES else set()
-        elif isinstance(node, ast.ClassDef) and "NamedTuple" in map(dotted, node.bases) and node.name != "Tuning":
+        elif isinstance(node, ast.ClassDef) and "NamedTuple" in map(dotted, node.bases):
             fields = [x for x in node.body if isinstance(x, ast.AnnAssign)]
             large |= {node.name} if len(fields) > MOST_FIELDS else set()
     assert len(files) > 50

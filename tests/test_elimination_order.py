@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.planner.elimination import TUNING, fewest_operations, least_degree, loops
+from delassus.planner.elimination import FEW_FORCES, MANY_FORCES, MARGIN, fewest_operations, least_degree, loops
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder
@@ -87,7 +87,7 @@ def orders(case):
     for links in both:
         assert sorted(links) == list(range(case.tree.n_links))
         assert all(links.index(i) < links.index(p) for i, p in enumerate(case.tree.parents) if p >= 0)
-    for turn, block in enumerate((NEVER, TUNING.many_forces, TUNING.few_forces, 0.0), start=len(case.name)):
+    for turn, block in enumerate((NEVER, MANY_FORCES, FEW_FORCES, 0.0), start=len(case.name)):
         yield EliminationOrder(both[turn % 2], block)
 
 
@@ -184,14 +184,14 @@ def test_of_orders_that_with_the_fewest_operations_is_chosen():
 
         chosen = fewest_operations(case.tree, case.constraints, solve)
         assert len(tried) == 4
-        assert counts[tried.index(chosen)] < (1.0 + TUNING.margin) * counts.min() + 2.0
+        assert counts[tried.index(chosen)] < (1.0 + MARGIN) * counts.min() + 2.0
 
 
 @pytest.mark.slow
 def test_long_ladders_cost_in_proportion_to_their_length():
     counts = [operations(rungs(n), planned(rungs(n))) for n in (6, 10, 14)]
     assert counts[2] - counts[1] < 1.1 * (counts[1] - counts[0])
-    assert planned(rungs(10)).block == TUNING.few_forces
+    assert planned(rungs(10)).block == FEW_FORCES
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_structure_is_found_in_long_mechanisms():
     ops, case = Recording(), rungs(20)
     asked = requested(case.tree, case.constraints, "dynamics", method="pv-early", passive="none")
     traced = symbolic_request(asked, ops)
-    traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), TUNING.many_forces)
+    traced.order = EliminationOrder(least_degree(case.tree, loops(case.tree, case.constraints)), MANY_FORCES)
     DYNAMICS_ALGORITHMS["pv-early"](traced.motion())
     assert max(asked_of) <= 12
 

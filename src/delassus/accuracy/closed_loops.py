@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,23 +35,20 @@ from delassus.spatial.rotations import Array
 from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps
 
+STARTS = 32
+"""Configurations to start from."""
 
-class Tuning(NamedTuple):
-    """Numbers of closed configurations."""
+WANTED = 12
+"""Closed configurations that are enough."""
 
-    starts: int = 32
-    """Configurations to start from."""
-    wanted: int = 12
-    """Closed configurations that are enough."""
-    steps: int = 40
-    """Most steps from each start."""
-    near: float = 0.3
-    """Half of the starts are so near to neutral (rad and m, standard deviation)."""
-    moves: float = 1e-6
-    """A coordinate is independent of others where the square of what it moves by itself is above this, of 1."""
+STEPS = 40
+"""Most steps from each start."""
 
+NEAR = 0.3
+"""Half of the starts are so near to neutral (rad and m, standard deviation)."""
 
-TUNING = Tuning()
+MOVES = 1e-6
+"""A coordinate is independent of others where the square of what it moves by itself is above this, of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ def _are_always_dependent(asked: _Loops) -> bool:
     tree, constraints = asked.tree, asked.constraints
     if not constraints:
         return False
-    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (TUNING.wanted,)))
+    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)))
     return rank < m
 
 
@@ -170,10 +167,10 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
     while len(chosen) < n or (names and first):
         moves = np.median(np.diagonal(free, axis1=-2, axis2=-1), axis=0)
         k = first.pop(0) if first else int(np.argmax(moves)) if names is None else None
-        if k is not None and len(chosen) < n and moves[k] > TUNING.moves:
+        if k is not None and len(chosen) < n and moves[k] > MOVES:
             chosen.append(k)
             column = free[:, :, k, None]
-            free = free - column @ np.swapaxes(column, -1, -2) / np.maximum(free[:, k, k], TUNING.moves)[:, None, None]
+            free = free - column @ np.swapaxes(column, -1, -2) / np.maximum(free[:, k, k], MOVES)[:, None, None]
         elif names is not None:
             wanted, came = f"joints of {n} degree(s) of freedom that determine all others", f"{list(names)}"
             raise ConstraintError("independent", wanted, came, "Leave it out for those that tree.independent takes.")
@@ -267,19 +264,19 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
 def _closed_configurations(asked: _Loops) -> Array:
     """Configurations (k, nq) at which the loops are closed, from random ones; k may be zero."""
     tree, loops = asked.tree, asked.constraints
-    random, half = np.random.default_rng(0), TUNING.starts // 2
-    near = tree.integrate(tree.neutral(), random.normal(0.0, TUNING.near, (half, tree.nv)))
-    q = np.concatenate([near, generic_configurations(tree, random, (TUNING.starts - half,))])
+    random, half = np.random.default_rng(0), STARTS // 2
+    near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (half, tree.nv)))
+    q = np.concatenate([near, generic_configurations(tree, random, (STARTS - half,))])
 
     def closing(problem: Problem) -> list[Matrix]:
         def at_rest(q: Any) -> DynamicsProblem:
             return DynamicsProblem(problem.at(q, range(len(loops))), None, None, gravity=problem.ops.zeros(3, 1))
 
-        found, gap = close_loops(at_rest, list(problem.q), steps=TUNING.steps)
+        found, gap = close_loops(at_rest, list(problem.q), steps=STEPS)
         is_closed = problem.ops.less(gap, closed_within(at_rest(problem.q)))
         return [from_entries(problem.ops, x) for x in (found, [is_closed])]
 
     found, closed = at_configurations(tree, loops, q, closing)
-    out = np.asarray(found[closed[:, 0, 0] > 0.0, :, 0][: TUNING.wanted])
+    out = np.asarray(found[closed[:, 0, 0] > 0.0, :, 0][:WANTED])
     out.setflags(write=False)
     return out

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,38 +31,41 @@ from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.trace_ops import CANCELLED, TraceOps
 
+SMALL_FRACTION = 0.1
+"""Fraction of the usual states at which a pivot is smaller than its reference."""
 
-class Tuning(NamedTuple):
-    """Numbers of `by_pivots`."""
+MEDIAN_FRACTION = 0.2
+"""The reference of a pivot is at least this fraction of its median: some pivots come near zero at many states."""
 
-    small_fraction: float = 0.1
-    """Fraction of the usual states at which a pivot is smaller than its reference."""
-    median_fraction: float = 0.2
-    """The reference of a pivot is at least this fraction of its median: some pivots come near zero at many states."""
-    switched_fraction: float = 0.5
-    """The same fractions where constraints can be off: what is usual depends on which are on."""
-    growth_fraction: float = 0.9
-    """Fraction of the usual states at which errors grow by less than ``g``."""
-    regular_fraction: float = 0.1
-    """Fraction of the usual states that has to be regular; of constraints that can be off, some go together at few."""
-    safety: float = 5.0
-    """Factor by which estimates are larger than what is measured."""
-    noise: float = 1e-12
-    """Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
-    known: float = 0.1
-    """Relative error, with that noise, above which a number is round-off."""
-    chosen: float = 1e-5
-    """The same of matrices of contacts, where noise of any size chooses which of two features touch that are alike.
-    Errors that grow by less are within the error bound of float64 (1e-6) by a factor of 90."""
-    zero_fraction: float = 1e-10
-    """A result counts as zero below this fraction of what its terms would make without cancelling one another; never
-    above this number, for quotients of round-off are large."""
-    coarse: float = 1e6
-    """Round-off of known numbers, in units of that of one operation, above which a program that divides by nothing has
-    an estimate: they may be quotients of differences that are known, too."""
+SWITCHED_FRACTION = 0.5
+"""The same fractions where constraints can be off: what is usual depends on which are on."""
 
+GROWTH_FRACTION = 0.9
+"""Fraction of the usual states at which errors grow by less than ``g``."""
 
-TUNING = Tuning()
+REGULAR_FRACTION = 0.1
+"""Fraction of the usual states that has to be regular; of constraints that can be off, some go together at few."""
+
+SAFETY = 5.0
+"""Factor by which estimates are larger than what is measured."""
+
+NOISE = 1e-12
+"""Relative size of the noise: far above round-off, and so small that errors are proportional to it."""
+
+KNOWN = 0.1
+"""Relative error, with that noise, above which a number is round-off."""
+
+CHOSEN = 1e-5
+"""The same of matrices of contacts, where noise of any size chooses which of two features touch that are alike.
+Errors that grow by less are within the error bound of float64 (1e-6) by a factor of 90."""
+
+ZERO_FRACTION = 1e-10
+"""A result counts as zero below this fraction of what its terms would make without cancelling one another; never
+above this number, for quotients of round-off are large."""
+
+COARSE = 1e6
+"""Round-off of known numbers, in units of that of one operation, above which a program that divides by nothing has
+an estimate: they may be quotients of differences that are known, too."""
 
 
 Array = NDArray[np.float64]
@@ -96,7 +99,7 @@ def by_pivots(
     scaled: Sequence[slice] = (),
     is_solved: bool = True,
     is_switched: bool = False,
-    known: float = TUNING.known,
+    known: float = KNOWN,
 ) -> ByPivots | None:
     """``rcond`` of a program, zero if nothing is known at any state; None if it has no pivots and no coarse numbers.
 
@@ -114,7 +117,7 @@ def by_pivots(
     needed = reachable(graph, graph.outputs[:-1])
     pivots = [pivot for pivot in pivots if is_solved or needed[place[pivot[0]]]]
     numbers = graph.value[needed & (graph.op == Op.CONSTANT)].tolist()
-    if not pivots and not any(ops.rounding(x) > TUNING.coarse for x in numbers):
+    if not pivots and not any(ops.rounding(x) > COARSE for x in numbers):
         return None
     at = [(place[node], place[size], squared, system) for node, size, squared, system in pivots]
     states = usual()
@@ -125,8 +128,8 @@ def by_pivots(
     sizes = [_size(found, size, squared) for _, size, squared, _ in at]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     references = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
-    if not all(references) or np.count_nonzero(regular) <= TUNING.regular_fraction * len(x):
-        return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / TUNING.noise)
+    if not all(references) or np.count_nonzero(regular) <= REGULAR_FRACTION * len(x):
+        return ByPivots(Expression(ops, 0), Expression(ops, 0), np.zeros(len(x)), error / NOISE)
     powers = [_powers(sizes, at, graph, x, rows) for rows in scaled]
     inverses = [1.0 / _square(ops, traced, rows) for rows in scaled]
     before = _before(graph, at)
@@ -144,12 +147,12 @@ def by_pivots(
     with np.errstate(invalid="ignore"):  # pivots of constraints that are off
         chains = _least_product(there, before, np.fmin, np.ones(len(x)))
     explained = (error * chains)[regular]
-    growth = max(float(np.sort(explained)[int(TUNING.growth_fraction * len(explained))]) / TUNING.noise, 1.0)
+    growth = max(float(np.sort(explained)[int(GROWTH_FRACTION * len(explained))]) / NOISE, 1.0)
     product: Expression = _least_product(relative, before, ops.minimum, Expression(ops, ops.number(1.0)))
-    lost = 1.0 / (TUNING.safety * growth)
-    if not pivots and growth <= TUNING.coarse:
+    lost = 1.0 / (SAFETY * growth)
+    if not pivots and growth <= COARSE:
         return None
-    return ByPivots(product * lost, product, chains * lost, error / TUNING.noise)
+    return ByPivots(product * lost, product, chains * lost, error / NOISE)
 
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:
@@ -184,7 +187,7 @@ def _measured(
     """
     n = len(x)
     random = np.random.default_rng(0)
-    noise = np.array([np.append(np.ones(n), 1.0 + TUNING.noise * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
+    noise = np.array([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
     both = values(graph, np.concatenate([x, x]), noise, rounding)
     error, whole = np.zeros(n), None
     for nodes in graph.outputs[:-1]:
@@ -194,17 +197,15 @@ def _measured(
             with np.errstate(invalid="ignore"):  # numbers that overflow
                 apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
-            if not np.all(own < TUNING.known):
+            if not np.all(own < KNOWN):
                 whole = values(graph, np.abs(x), of_sizes=True) if whole is None else whole
-                own[
-                    size < TUNING.zero_fraction * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)
-                ] = 0.0
+                own[size < ZERO_FRACTION * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)] = 0.0
             error = np.maximum(error, own)
     regular = error < known
     for k in pivots:
         if graph.op[k] != Op.CONSTANT:
             with np.errstate(invalid="ignore"):  # pivots of constraints that are off
-                regular &= ~(np.abs(both[k][n:] - both[k][:n]) > TUNING.known * np.abs(both[k][:n]))
+                regular &= ~(np.abs(both[k][n:] - both[k][:n]) > KNOWN * np.abs(both[k][:n]))
     return {k: v[:n] for k, v in both.items()}, error, regular
 
 
@@ -217,12 +218,8 @@ def _usual(size: Array, is_switched: bool) -> float:
     counted = size[np.isfinite(size) & (size > 0.0)]
     if not len(counted):
         return 0.0
-    usual = float(np.quantile(counted, TUNING.small_fraction))
-    return (
-        TUNING.switched_fraction * usual
-        if is_switched
-        else max(usual, TUNING.median_fraction * float(np.median(counted)))
-    )
+    usual = float(np.quantile(counted, SMALL_FRACTION))
+    return SWITCHED_FRACTION * usual if is_switched else max(usual, MEDIAN_FRACTION * float(np.median(counted)))
 
 
 def _before(graph: Graph, pivots: Sequence[tuple[int, int, bool, int]]) -> list[list[int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from delassus.algorithms.dynamics.solution import Solution
 from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
@@ -19,21 +19,17 @@ from delassus.constraints import Constraint
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.trace.trace_ops import TraceOps
 
+FEW_FORCES = 2.0
+"""Forces that a 6 × 6 block takes the place of, in the first candidate."""
 
-class Tuning(NamedTuple):
-    """Numbers of the search for an order."""
+MANY_FORCES = 6.0
+"""The same in the second candidate."""
 
-    few_forces: float = 2.0
-    """Forces that a 6 × 6 block takes the place of, in the first candidate."""
-    many_forces: float = 6.0
-    """The same in the second candidate."""
-    margin: float = 0.03
-    """By how much the count must be lower to couple more links, earlier: errors are larger then."""
-    longest_trace: float = 1.3
-    """A trace ends at this many times the nodes of the best before it: of all nodes, a share is never used."""
+MARGIN = 0.03
+"""By how much the count must be lower to couple more links, earlier: errors are larger then."""
 
-
-TUNING = Tuning()
+LONGEST_TRACE = 1.3
+"""A trace ends at this many times the nodes of the best before it: of all nodes, a share is never used."""
 
 
 class _TooLong(Exception):
@@ -76,19 +72,19 @@ def fewest_operations(
         if len(ops.at) > most:
             continue
         operations = ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
-        if operations <= (1.0 + TUNING.margin) * least:
+        if operations <= (1.0 + MARGIN) * least:
             best = order
-        least, most = min(least, operations), min(most, TUNING.longest_trace * len(ops.at))
+        least, most = min(least, operations), min(most, LONGEST_TRACE * len(ops.at))
     return best
 
 
 def _candidates(tree: Tree, closed: Sequence[tuple[int, int]]) -> Iterator[EliminationOrder]:
     """Orders that may be best; of those that are about as good the last is taken."""
     numbered, least = tuple(tree.leaves_to_root()), least_degree(tree, closed)
-    yield EliminationOrder(least, TUNING.few_forces)
-    yield EliminationOrder(least, TUNING.many_forces)
+    yield EliminationOrder(least, FEW_FORCES)
+    yield EliminationOrder(least, MANY_FORCES)
     if least != numbered:
-        yield EliminationOrder(numbered, TUNING.many_forces)
+        yield EliminationOrder(numbered, MANY_FORCES)
     yield EliminationOrder(numbered, NEVER)
 
 

@@ -8,7 +8,7 @@ Candidates other than the named methods on the tree as it is run on a tree of th
 inertias are placed for few operations (`frame_placement`, `regrouped_inertias`).
 
 With few branching links all cut sets are counted; otherwise, and for the root, the search goes from neighbour to
-neighbour as long as that helps. The search stops when `TUNING.effort` operations have been counted.
+neighbour as long as that helps. The search stops when `EFFORT` operations have been counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -51,20 +50,17 @@ ACCURATE = 1e-6
 if some named method has less."""
 
 
-class Tuning(NamedTuple):
-    """Numbers of the search for a plan."""
+ALL_CUTS_UP_TO = 4
+"""Up to so many branching links, all cut sets are counted."""
 
-    all_cuts_up_to: int = 4
-    """Up to so many branching links, all cut sets are counted."""
-    effort: int = 250_000
-    """Operations counted before the search for a better root or cut set ends."""
-    dense_freedoms: int = 12
-    """The dense method is counted for robots of at most so many degrees of freedom."""
-    margin: float = 0.01
-    """By how much the count must be lower to prefer another method to a named one."""
+EFFORT = 250_000
+"""Operations counted before the search for a better root or cut set ends."""
 
+DENSE_FREEDOMS = 12
+"""The dense method is counted for robots of at most so many degrees of freedom."""
 
-TUNING = Tuning()
+MARGIN = 0.01
+"""By how much the count must be lower to prefer another method to a named one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,10 +187,10 @@ class _Search:
         best = Plan(method, (), self._root_name(0), named[method], named, 0, self._tree, None)
         placed = self._variant(0).tree
         for name, operations in self._named(placed, NAMED[len(CUT_COVERS) :], best.operations).items():
-            if operations < best.operations * (1 - TUNING.margin):
+            if operations < best.operations * (1 - MARGIN):
                 best = replace(best, method=name, operations=operations, tree=placed)
         operations, root, cut = self._best_cut()
-        if operations < best.operations * (1 - TUNING.margin):
+        if operations < best.operations * (1 - MARGIN):
             own = self._variant(root)
             names = tuple(own.tree.link_names[i] for i in sorted(cut))
             best = replace(
@@ -218,7 +214,7 @@ class _Search:
         """Counts of the named methods, but for those that cannot come below the bound or the others."""
         out: dict[str, int] = {}
         for name in names:
-            if name == "dense" and tree.nv > TUNING.dense_freedoms:
+            if name == "dense" and tree.nv > DENSE_FREEDOMS:
                 continue
             if name == "ltl-osim" and _factorisation(tree) > min([bound, *out.values()]):
                 continue
@@ -258,7 +254,7 @@ class _Search:
         best = self._cut_at(0)
         pending = list(self._likely_roots())
         tried = {0, *pending}
-        while pending and self._spent < TUNING.effort:
+        while pending and self._spent < EFFORT:
             try:
                 found = self._cut_at(pending.pop(0))
             except ModelError:  # the tree cannot be re-rooted there
@@ -283,17 +279,17 @@ class _Search:
     def _cut_at(self, root: int) -> tuple[int, int, frozenset[int]]:
         """Fewest operations for a root that the search finds, with the root and the cut set."""
         branching = self._variant(root).branching
-        if len(branching) <= TUNING.all_cuts_up_to:
+        if len(branching) <= ALL_CUTS_UP_TO:
             sizes = range(len(branching) + 1)
             sets = [frozenset(s) for k in sizes for s in itertools.combinations(branching, k)]
         else:
             sets = [frozenset(), frozenset(branching)]
         best = min(sets, key=lambda s: self._count(root, s))
-        improved = len(branching) > TUNING.all_cuts_up_to
-        while improved and self._spent < TUNING.effort:
+        improved = len(branching) > ALL_CUTS_UP_TO
+        while improved and self._spent < EFFORT:
             improved = False
             for i in branching:
-                if self._spent > TUNING.effort:
+                if self._spent > EFFORT:
                     break
                 if self._count(root, best ^ {i}) < self._count(root, best):
                     best, improved = best ^ {i}, True

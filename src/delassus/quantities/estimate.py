@@ -12,7 +12,7 @@ from functools import partial, reduce
 import numpy as np
 
 from delassus.accuracy.closed_loops import closed_states
-from delassus.accuracy.pivots import TUNING, ByPivots, by_pivots
+from delassus.accuracy.pivots import CHOSEN, KNOWN, ByPivots, by_pivots
 from delassus.algorithms.inputs import CONFIGURATIONS, generic_values
 from delassus.algorithms.loops.cone_program import WITHIN_CONES
 from delassus.algorithms.osim.least_squares import JUDGED
@@ -77,7 +77,7 @@ def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[in
         start += argument.size
     if judged := [nodes for phase, nodes in ops.phases if phase in ITERATED]:
         outputs = judged
-    known = TUNING.chosen if judged else TUNING.known
+    known = CHOSEN if judged else KNOWN
     return by_pivots(
         ops,
         outputs,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from math import sqrt
 from typing import Any, Literal, get_args
 
-from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.law import PENETRATION
 from delassus.algorithms.contact.solvers import SOLVERS
 from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.kinematics import REFERENCES
@@ -240,7 +240,7 @@ class Options:
     penetration: float = _option(
         lambda asked, option, value: check_number(option.name, value, "In m.", above=False), "float",
         'Overlap (m) of contacts that "contact_step" leaves alone; 1e-4 if not given, as of `Simulator`.',
-        STEP.penetration,
+        PENETRATION,
     )
     # fmt: on
     single_frame: bool = False

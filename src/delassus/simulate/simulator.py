@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.law import CORRECTION, PENETRATION
 from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import check_formulation
@@ -169,8 +169,8 @@ class Simulator(Sensing):
         n_directions: int = 4,
         seed: int = 0,
         resting: float | None = None,
-        penetration: float = STEP.penetration,
-        correction: float = STEP.correction,
+        penetration: float = PENETRATION,
+        correction: float = CORRECTION,
         sleep: float = 0.0,
         max_overlap: float = 1e-3,
         tolerance: float = TOLERANCE,

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from delassus.algorithms.contact import law
-from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.law import (
+    COMPLIANCE,
+    CORRECTION,
+    CORRECTION_TOLERANCE,
+    LEAST_MOBILITY,
+    MOST_DISPLACEMENT,
+    MOST_SLIDE,
+    MOST_TURN,
+)
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude, maximum_of
 from delassus.algorithms.contact.solvers import fixed_point
 from delassus.constraints.joint_rows import BoundedJoint, bounded_joints_of
@@ -45,7 +53,7 @@ class Weights(NamedTuple):
         """Those of contact points, joints, then spins; a turn counts as far as it moves what is at a length."""
         length, turns = characteristic_length(tree), [axis >= 3 for joint in tree.joints for axis in joint.motion_axes]
         rows = [1.0] * (3 * n_points) + [length if turns[c.dof] else 1.0 for c in joints] + [1.0] * n_spins
-        return cls(rows, [1.0 / (TUNING.most_turn if turn else TUNING.most_slide * length) for turn in turns])
+        return cls(rows, [1.0 / (MOST_TURN if turn else MOST_SLIDE * length) for turn in turns])
 
 
 class Correction(NamedTuple):
@@ -96,27 +104,27 @@ def correction(
             errors[step.problem.rows[k]] = [gaping[k] * x for x in column(ops, c.position(at))]
     by_loops, taken = step.beside_loops(errors)
     wanted, own, beyond = list[Scalar](), list[Scalar](), step.h * tolerance
-    immobile = TUNING.least_mobility * maximum_of(ops, [SQUARE_FLOOR, *step.size_of[: 3 * len(step.points)]])
+    immobile = LEAST_MOBILITY * maximum_of(ops, [SQUARE_FLOOR, *step.size_of[: 3 * len(step.points)]])
     bounds: dict[int, Bounds] = {}
     for row, (candidate, _, _) in enumerate(step.points):
         row = 3 * row + 2
         moved = step.h * velocities[row]
-        back, least = law.gap_correction(ops, candidate.gap, moved, step.penetration, TUNING.correction)
+        back, least = law.gap_correction(ops, candidate.gap, moved, step.penetration, CORRECTION)
         wanted.append(back)
         bounds[row] = least, None
         mean = sum(step.law(row // 3, 0.0).sizes(step.size_of)) * (1.0 / 3.0)
-        own.append(G[row][row] + TUNING.compliance * ops.maximum(mean, immobile))
+        own.append(G[row][row] + COMPLIANCE * ops.maximum(mean, immobile))
     for bounded, row in limited:
         sides: list[Scalar | None] = [None, None]
         for k, distance in enumerate(step.distances(bounded)):
             if distance is not None:
                 side = 1.0 - 2.0 * k
                 after = distance + side * step.h * velocities[row]
-                back, least = law.limit_correction(ops, after, TUNING.correction, beyond)
+                back, least = law.limit_correction(ops, after, CORRECTION, beyond)
                 wanted.append(step.weights.rows[row] * back)
                 sides[k] = side * least
         bounds[row] = sides[0], sides[1]
-        own.append((1.0 + TUNING.compliance) * G[row][row] + SQUARE_FLOOR)
+        own.append((1.0 + COMPLIANCE) * G[row][row] + SQUARE_FLOOR)
     rows, over = list(bounds), [1.0 / x for x in own]
     most = maximum_of(ops, [*wanted, *(magnitude(ops, x) for x in by_loops), SQUARE_FLOOR])
 
@@ -135,7 +143,7 @@ def correction(
         return [*s, *(found.part * x for x in found.whole)], 1.0
 
     nothing = ops.less(most, 2.0 * SQUARE_FLOOR)
-    accuracy = ops.maximum(TUNING.correction_tolerance * beyond, step.epsilon * most)
+    accuracy = ops.maximum(CORRECTION_TOLERANCE * beyond, step.epsilon * most)
     s, last = fixed_point(ops, image, own, times, accuracy, nothing)
     mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
     converged = ops.less(last, ops.maximum(beyond, step.epsilon * most))
@@ -158,5 +166,5 @@ def displaced(step: Any, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displac
         for k, y in zip(law_of.rows, law_of.in_law([moves[k] for k in law_of.rows]), strict=True):
             in_laws[k] = y
     moved, turned = largest_of(ops, in_laws, step.weights.rows), largest_of(ops, whole, step.weights.joints)
-    by_rows = ops.minimum(TUNING.most_displacement * goals.most / moved, 1.0)
+    by_rows = ops.minimum(MOST_DISPLACEMENT * goals.most / moved, 1.0)
     return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

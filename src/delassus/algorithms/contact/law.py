@@ -21,7 +21,7 @@ Source: De Saxcé and Feng 1998; Alart and Curnier 1991.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from delassus.spatial.ops import SQUARE_FLOOR, Scalar, ScalarOps
 
@@ -36,36 +36,41 @@ ALIKE = 1e-6
 """Difference of moments of inertia about centres of mass, over their sum, up to which a body turns alike."""
 
 
-class Tuning(NamedTuple):
-    """Numbers of the step, in kernels and in `delassus.Simulator`."""
+PENETRATION = 1e-4
+"""Overlap (m) that is left alone."""
 
-    penetration: float = 1e-4
-    """Overlap (m) that is left alone."""
-    correction: float = 0.2
-    """Fraction of the rest of it, and of loop errors, that a step takes back."""
-    compliance: float = 1e-2
-    """Compliance of contacts in the position correction, over their mean mobility."""
-    least_mobility: float = 1e-12
-    """The least of these mobilities, over the largest one."""
-    most_displacement: float = 10.0
-    """How far rows may move in the position correction, over the largest displacement wanted."""
-    most_turn: float = 0.02
-    """How far joints may turn in it (rad)."""
-    most_slide: float = 0.2
-    """How far joints may slide in it, over the `characteristic_length` of the robots."""
-    correction_tolerance: float = 1e-3
-    """Accuracy of the position correction, over what the tolerance of velocities makes of positions in a step."""
-    held_fraction: float = 16.0
-    """Mobility of a row under closed loops, over its round-off, up to which these hold it."""
-    stiff: float = 0.25
-    """Rate of a joint's spring and damping, ``h √(k / I) + h d / I``, up to which sub-steps of loops follow it."""
-    longest: float = 0.1
-    """Longest time step (s) for which kernels ask whether they do."""
-    resting: float = 2.0
-    """Contacts bounce that approach faster than gravity makes them in so many steps."""
+CORRECTION = 0.2
+"""Fraction of the rest of it, and of loop errors, that a step takes back."""
 
+COMPLIANCE = 1e-2
+"""Compliance of contacts in the position correction, over their mean mobility."""
 
-TUNING = Tuning()
+LEAST_MOBILITY = 1e-12
+"""The least of these mobilities, over the largest one."""
+
+MOST_DISPLACEMENT = 10.0
+"""How far rows may move in the position correction, over the largest displacement wanted."""
+
+MOST_TURN = 0.02
+"""How far joints may turn in it (rad)."""
+
+MOST_SLIDE = 0.2
+"""How far joints may slide in it, over the `characteristic_length` of the robots."""
+
+CORRECTION_TOLERANCE = 1e-3
+"""Accuracy of the position correction, over what the tolerance of velocities makes of positions in a step."""
+
+HELD_FRACTION = 16.0
+"""Mobility of a row under closed loops, over its round-off, up to which these hold it."""
+
+STIFF = 0.25
+"""Rate of a joint's spring and damping, ``h √(k / I) + h d / I``, up to which sub-steps of loops follow it."""
+
+LONGEST = 0.1
+"""Longest time step (s) for which kernels ask whether they do."""
+
+RESTING = 2.0
+"""Contacts bounce that approach faster than gravity makes them in so many steps."""
 
 Cone = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 """An impulse, and the derivative: xx, xy, yy, xz, yz, zz."""
@@ -133,7 +138,7 @@ def patch_image(
 
 def bouncing_speed(ops: ScalarOps, gravity: Sequence[Scalar], h: Scalar) -> Scalar:
     """Speed of approach (m/s) from which on contacts bounce: what is slower than gravity makes it rests."""
-    return TUNING.resting * h * ops.sqrt(ops.maximum(sum(g * g for g in gravity), SQUARE_FLOOR))
+    return RESTING * h * ops.sqrt(ops.maximum(sum(g * g for g in gravity), SQUARE_FLOOR))
 
 
 def impact(

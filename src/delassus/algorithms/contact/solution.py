@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from delassus.algorithms.contact.correction import Correction
 from delassus.algorithms.contact.impacts import ImpactTimes
-from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.law import CORRECTION
 from delassus.algorithms.contact.problem import (
     LawImage,
     Outcome,
@@ -275,7 +275,7 @@ def blocks_with_loops(
             own = Springs(ops, tree, implicit, h).of_links(steps.dofs)
             if own is not None:
                 pulling = PulledMotion(ops, own, steps.dofs, v, column(ops, motion.applied))
-            return Start(steps, [v[k] for k in steps.dofs], h, TUNING.correction, pulling)
+            return Start(steps, [v[k] for k in steps.dofs], h, CORRECTION, pulling)
 
         def varied(rates: Sequence[Rates], started: Callable[..., Start] = started) -> Start:
             own = [Dual(x, rate) for x, rate in zip(v, rates[-len(v) :], strict=True)]

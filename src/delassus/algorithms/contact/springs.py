@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple, cast
 
-from delassus.algorithms.contact.law import TUNING, step_of_spring
+from delassus.algorithms.contact.law import LONGEST, STIFF, step_of_spring
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At
@@ -39,7 +39,7 @@ class Spring(NamedTuple):
         slow = False
         if given:
             rate = sqrt(stiffness * mobility) + cast(float, damping) * mobility
-            slow = TUNING.longest * rate <= TUNING.stiff
+            slow = LONGEST * rate <= STIFF
         return cls({dof: 1.0}, stiffness, damping, mobility, joint=joint, slow=slow)
 
 
@@ -68,7 +68,7 @@ def stiff_joints(
         joint = tree.joints[x.joint] if x.joint in links and x.joint in fast and x.joint is not None else None
         if joint is not None and x.joint is not None and (joint.nq == joint.nv or not joint.stiffness.any()):
             rate = h * (ops.sqrt(x.stiffness * x.mobility) + x.damping * x.mobility)
-            out[x.joint] = ops.maximum(out.get(x.joint, 0.0), ops.less(TUNING.stiff, rate))
+            out[x.joint] = ops.maximum(out.get(x.joint, 0.0), ops.less(STIFF, rate))
     return out
 
 

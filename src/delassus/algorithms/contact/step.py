@@ -30,7 +30,7 @@ from typing import cast
 
 from delassus.algorithms.contact.correction import Weights, correction
 from delassus.algorithms.contact.impacts import NEVER, ImpactTimes, impact_times, of_displaced
-from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.law import CORRECTION, HELD_FRACTION
 from delassus.algorithms.contact.mean_products import MeanProducts, mean_products, velocity_of
 from delassus.algorithms.contact.modes import Hold, Mode, image_by_modes, joint_hold, point_mode, smoothed_laws
 from delassus.algorithms.contact.problem import (
@@ -179,7 +179,7 @@ class KernelStep:
         found = last.outcome
         opening = [y for x in offsets for y in (0.0, 0.0, x[2])] + [0.0] * (len(found.p) - 3 * len(offsets))
         moving = [x + y + self.over_h * s for x, y, s in zip(found.velocities, opening, displaced, strict=True)]
-        gaping = {k: TUNING.correction * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
+        gaping = {k: CORRECTION * (1.0 - block.smooth.closed) for block in blocks for k in block.loops}
         corrected = correction(place, moving, times, tolerance, gaping)
         moved = StepMotion(last.velocity, corrected.shift, [], [], [], [])
         if blocks:
@@ -329,7 +329,7 @@ class KernelStep:
         for k, size in enumerate(self.size_of):
             impulses = column(ops, ops.take(self._of_others, None, (k,)))
             terms = [x * x * g for x, g in zip(impulses, mobilities, strict=True)]
-            moves[k] = ops.less(TUNING.held_fraction * self.epsilon * sum(terms, size), G[k][k])
+            moves[k] = ops.less(HELD_FRACTION * self.epsilon * sum(terms, size), G[k][k])
         for row in range(0, 3 * len(self.points), 3):
             for k in (row, row + 1, *(self.patches[row // 3].spins if row // 3 in self.patches else ())):
                 moves[k] = moves[k] * moves[row + 2]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import NamedTuple
 
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
@@ -30,25 +29,22 @@ from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Scalar
 
+WEIGHT = 1e-13
+"""``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal:
+rows that joints eliminate are told apart down to the square of round-off."""
 
-class Tuning(NamedTuple):
-    """Numbers of `proximal`."""
+LOOP_WEIGHT = 1e-10
+"""The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
 
-    weight: float = 1e-13
-    """``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal:
-    rows that joints eliminate are told apart down to the square of round-off."""
-    loop_weight: float = 1e-10
-    """The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
-    spread: float = 1e3
-    """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm.
-    How far forces are from these with different weights is `Solution.idle`."""
-    least_gain: float = 1e3
-    """What forces that wait have to move, by their weight, before they are eliminated."""
-    idle_iterations: int = 2
-    """Iterations that tell forces that move nothing from others."""
+SPREAD = 1e3
+"""Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm.
+How far forces are from these with different weights is `Solution.idle`."""
 
+LEAST_GAIN = 1e3
+"""What forces that wait have to move, by their weight, before they are eliminated."""
 
-TUNING = Tuning()
+IDLE_ITERATIONS = 2
+"""Iterations that tell forces that move nothing from others."""
 
 
 ITERATIONS = 3
@@ -64,11 +60,11 @@ class ProximalPoint:
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        weight = TUNING.loop_weight if self._mixes_dependent_rows(late) else TUNING.weight
+        weight = LOOP_WEIGHT if self._mixes_dependent_rows(late) else WEIGHT
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        self._least = [TUNING.least_gain * TUNING.loop_weight * g for g in mobility]
+        self._least = [LEAST_GAIN * LOOP_WEIGHT * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
-            part = TUNING.loop_weight if c in late else weight if goal.compliance is None else 0.0
+            part = LOOP_WEIGHT if c in late else weight if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
             W = from_entries(ops, weights)
             self.weights += weights
@@ -110,7 +106,7 @@ class ProximalPoint:
     def without_idle(self, solution: Solution) -> Solution:
         """The iteration without forces that move nothing: those that iterations leave as they are."""
         idle = solution.forces
-        for _ in range(TUNING.idle_iterations):
+        for _ in range(IDLE_ITERATIONS):
             idle = self.step(self.left(idle))
         f = solution.forces - idle
         kept, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
@@ -125,7 +121,7 @@ class ProximalPoint:
         ``f`` in question where weights are alike: that is round-off of what has been taken off.
         """
         ops, idle = self._ops, solution.forces
-        for _ in range(TUNING.idle_iterations):
+        for _ in range(IDLE_ITERATIONS):
             idle = self.left(self.step(idle))
         most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (idle, solution.forces))
         return replace(solution, idle=most * (1.0 / (size + (1.0 - ops.less(0.0, size)))))
@@ -144,7 +140,7 @@ def mobilities(problem: Problem) -> list[Scalar]:
     sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
     sizes = [x + (1.0 - ops.less(0.0, x)) for x in sizes]  # rows of zeros
     least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0
-    return [ops.maximum(least, x * (1.0 / TUNING.spread)) * (1.0 / mass) for x in sizes]
+    return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]
 
 
 def proximal(motion: DynamicsProblem) -> Solution:

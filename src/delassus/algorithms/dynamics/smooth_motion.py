@@ -36,41 +36,46 @@ from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.motion import chosen, dot, minus, plus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
+ENERGY_TOLERANCE = 1e-5
+"""Error of the energy over a step that sub-steps may make, over the kinetic energy."""
 
-class Tuning(NamedTuple):
-    """Numbers of `smooth_motion`."""
+GAP_TOLERANCE = 2e-5
+"""Gap of loops (lengths of the robot, rad) that a sub-step may leave before it is taken back."""
 
-    energy_tolerance: float = 1e-5
-    """Error of the energy over a step that sub-steps may make, over the kinetic energy."""
-    gap_tolerance: float = 2e-5
-    """Gap of loops (lengths of the robot, rad) that a sub-step may leave before it is taken back."""
-    closed: float = 2e-2
-    """Errors of loops (lengths of the robot, rad) up to which they are closed: there, rows are the rates of errors."""
-    held_fraction: float = 1e-6
-    """Fraction of the kinetic energy without loops that counts as kinetic energy: loops may hold all motion."""
-    opening_fraction: float = 1e-8
-    """Fraction of the kinetic energy in velocities that open loops, up to which these are left out of accelerations."""
-    smallest_sub_step: float = 1.0 / 1024.0
-    """Length of the smallest sub-steps over that of the step: one that needs smaller ones has to say so."""
-    most_shrinking: float = 0.2
-    """Least length of a sub-step over that of the one before."""
-    most_growth: float = 5.0
-    """Largest length of a sub-step over that of the one before."""
-    safety: float = 0.9
-    """Length of a sub-step over what the estimate of its error allows."""
-    least_error: float = 1e-9
-    """Estimate below which sub-steps grow no more."""
-    stretch_to_end: float = 1.01
-    """How far a sub-step may be lengthened to the end of the step."""
-    most_stages: int = 6 * 1024
-    """Most stages of a step: three of as many sub-steps as there may be, and as many again that are not accepted."""
-    columns: int = 4
-    """Columns of derivatives that go through a motion side by side: they share its numbers; code grows with them."""
+CLOSED = 2e-2
+"""Errors of loops (lengths of the robot, rad) up to which they are closed: there, rows are the rates of errors."""
 
+HELD_FRACTION = 1e-6
+"""Fraction of the kinetic energy without loops that counts as kinetic energy: loops may hold all motion."""
 
-TUNING = Tuning()
+OPENING_FRACTION = 1e-8
+"""Fraction of the kinetic energy in velocities that open loops, up to which these are left out of accelerations."""
 
-LOST = 1.0 / TUNING.energy_tolerance
+SMALLEST_SUB_STEP = 1.0 / 1024.0
+"""Length of the smallest sub-steps over that of the step: one that needs smaller ones has to say so."""
+
+MOST_SHRINKING = 0.2
+"""Least length of a sub-step over that of the one before."""
+
+MOST_GROWTH = 5.0
+"""Largest length of a sub-step over that of the one before."""
+
+SAFETY = 0.9
+"""Length of a sub-step over what the estimate of its error allows."""
+
+LEAST_ERROR = 1e-9
+"""Estimate below which sub-steps grow no more."""
+
+STRETCH_TO_END = 1.01
+"""How far a sub-step may be lengthened to the end of the step."""
+
+MOST_STAGES = 6 * 1024
+"""Most stages of a step: three of as many sub-steps as there may be, and as many again that are not accepted."""
+
+COLUMNS = 4
+"""Columns of derivatives that go through a motion side by side: they share its numbers; code grows with them."""
+
+LOST = 1.0 / ENERGY_TOLERANCE
 """Estimate at which the smallest sub-steps make errors of the energy as large as that over a step: it ends there."""
 
 STILL = 1e-100
@@ -206,7 +211,7 @@ class Start(NamedTuple):
     @property
     def most_stages(self) -> int:
         """Most passes of all motions."""
-        return TUNING.most_stages * (1 if self.pulling is None else 2)
+        return MOST_STAGES * (1 if self.pulling is None else 2)
 
 
 Varied = Callable[[Sequence[Rates]], Start]
@@ -236,14 +241,14 @@ def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: in
     """Changes (2 n × width) of ``moved`` and ``reached`` with ``changes`` of what motions follow from.
 
     If springs pull, these and then those of ``unpushed`` (4 n × width). One loop goes through the motion once for
-    `Tuning.columns` of them after others, with numbers and their rates.
+    `COLUMNS` of them after others, with numbers and their rates.
     """
     first = varied(changes)
     n, m, is_pulled = len(first.steps.dofs), first.steps.n_rows, first.pulling is not None
     none = Progress.none(n, m, is_pulled)
     stage, size, results = 8 * n + 2 * m, len(none.flat()), len(none.ends)
     moving = [*range(stage), stage + 1, stage + 2, *range(stage + 5, size - 1)]  # all but the stage, flags and phase
-    side = range(min(TUNING.columns, width))
+    side = range(min(COLUMNS, width))
     passes = math.ceil(width / len(side))
 
     def advance(values: State) -> tuple[State, Scalar]:
@@ -309,20 +314,20 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
         momenta = pulling.brought(minus(at.pulled.reached, start.v))
         forces, bringing = at.pulled.forces, Bringing(flag, *momenta, pulling.masses)
     found = steps.stage(u, w, goal, forces, bringing)
-    closed = ops.select(is_first, 1.0 - ops.less(TUNING.closed, steps.largest(found.errors)), at.closed)
+    closed = ops.select(is_first, 1.0 - ops.less(CLOSED, steps.largest(found.errors)), at.closed)
     error = _error(steps, at, found, dt, closed)
-    good, is_shortest = 1.0 - ops.less(1.0, error), 1.0 - ops.less(TUNING.smallest_sub_step * dt, h)
+    good, is_shortest = 1.0 - ops.less(1.0, error), 1.0 - ops.less(SMALLEST_SUB_STEP * dt, h)
     bearable = ops.less(error, LOST)
     accepted = is_last * ops.maximum(good, is_shortest * bearable)
     lost = is_last * is_shortest * (1.0 - bearable)
 
     # the length of the next sub-step
-    shorter = h * ops.maximum(TUNING.most_shrinking, TUNING.safety / ops.sqrt(ops.maximum(error, 1.0)))
-    shorter = ops.maximum(shorter, TUNING.smallest_sub_step * dt)
-    longer = TUNING.safety / ops.sqrt(ops.sqrt(ops.maximum(error, TUNING.least_error)))
-    longer = h * ops.select(good, ops.minimum(TUNING.most_growth, longer), 1.0)
+    shorter = h * ops.maximum(MOST_SHRINKING, SAFETY / ops.sqrt(ops.maximum(error, 1.0)))
+    shorter = ops.maximum(shorter, SMALLEST_SUB_STEP * dt)
+    longer = SAFETY / ops.sqrt(ops.sqrt(ops.maximum(error, LEAST_ERROR)))
+    longer = h * ops.select(good, ops.minimum(MOST_GROWTH, longer), 1.0)
     left = at.left - h
-    longer = ops.select(ops.less(left, TUNING.stretch_to_end * longer), left, longer)
+    longer = ops.select(ops.less(left, STRETCH_TO_END * longer), left, longer)
     next_h = ops.select(is_last, ops.select(accepted, longer, shorter), h)
 
     # the state that it starts from
@@ -382,17 +387,17 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
         for rates, last in ((at.u_rates, end.u_rate), (at.w_rates, end.w_rate))
     )
     speed, acceleration = root_at_zero(ops, end.speed), root_at_zero(ops, end.acceleration)
-    kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + TUNING.held_fraction * end.free))
-    allowed = TUNING.energy_tolerance * (kinetic + (1.0 - ops.less(STILL, kinetic)))  # at rest there is no error
+    kinetic = 0.5 * (end.speed + dt * dt * (end.acceleration + HELD_FRACTION * end.free))
+    allowed = ENERGY_TOLERANCE * (kinetic + (1.0 - ops.less(STILL, kinetic)))  # at rest there is no error
     energy = dt / h * (speed * of_w + acceleration * of_u) / allowed
-    gap = closed * steps.largest(minus(end.errors, at.before)) * (1.0 / TUNING.gap_tolerance)
+    gap = closed * steps.largest(minus(end.errors, at.before)) * (1.0 / GAP_TOLERANCE)
     is_finite = ops.less(energy, INFINITE) * ops.less(gap, INFINITE)
     return ops.select(is_finite, ops.maximum(energy, gap), INFINITE)
 
 
 def _opens(ops: Ops, found: Stage) -> Scalar:
     """1 where the velocity of a stage opens loops by more than accelerations bear."""
-    return ops.less(TUNING.opening_fraction * found.speed, found.opening)
+    return ops.less(OPENING_FRACTION * found.speed, found.opening)
 
 
 def _along(x: State, parts: Sequence[float], h: Scalar, rates: Sequence[State]) -> State:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import NamedTuple
 
 from delassus.algorithms.dynamics.integrate import Flow
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -34,37 +33,39 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 State = list[Scalar]
 
 
-class Tuning(NamedTuple):
-    """Numbers of `close_loops`."""
+STEPS = 100
+"""Most steps."""
 
-    steps: int = 100
-    """Most steps."""
-    damping: float = 0.01
-    """Damping of a step, by the square of the gap that it is to take off: without any, steps from afar are too long."""
-    growth: float = 4.0
-    """Growth of the damping after a step that lets gaps grow."""
-    decay: float = 0.5
-    """Decay of the damping after other steps, down to what it is at the start."""
-    flat: float = 1.0 + 1e-9
-    """Growth of the square of a gap that is none: near the least gap, the last steps are the best."""
-    still: float = 0.1
-    """Steps end where loops are closed and one leaves more than this part of the square of a gap."""
-    least_damping: float = 1e-12
-    """Least damping over the mean of the squares of rows: dependent rows have no pivots but that."""
-    closed: float = 1e-11
-    """Loops are closed where the norm of their gaps is below this many lengths of the robot."""
-    round_off: float = 256.0
-    """The least that counts as a gap, over the relative round-off."""
+DAMPING = 0.01
+"""Damping of a step, by the square of the gap that it is to take off: without any, steps from afar are too long."""
 
+GROWTH = 4.0
+"""Growth of the damping after a step that lets gaps grow."""
 
-TUNING = Tuning()
+DECAY = 0.5
+"""Decay of the damping after other steps, down to what it is at the start."""
+
+FLAT = 1.0 + 1e-9
+"""Growth of the square of a gap that is none: near the least gap, the last steps are the best."""
+
+STILL = 0.1
+"""Steps end where loops are closed and one leaves more than this part of the square of a gap."""
+
+LEAST_DAMPING = 1e-12
+"""Least damping over the mean of the squares of rows: dependent rows have no pivots but that."""
+
+CLOSED = 1e-11
+"""Loops are closed where the norm of their gaps is below this many lengths of the robot."""
+
+ROUND_OFF = 256.0
+"""The least that counts as a gap, over the relative round-off."""
 
 FAR = 1e30
 """Square of a gap that is larger than all."""
 
 
 def close_loops(
-    at: Callable[[State], DynamicsProblem], q: State, held: Sequence[int] = (), steps: int = TUNING.steps
+    at: Callable[[State], DynamicsProblem], q: State, held: Sequence[int] = (), steps: int = STEPS
 ) -> tuple[State, Scalar]:
     """Configuration at which constraints hold, and the norm of the gaps that are left (m; of turns at a length).
 
@@ -84,7 +85,7 @@ def close_loops(
     places = [Goal(pose=c.place(at)) for c, at in start.each_constraint()]
     free, flow = [k for k in range(tree.nv) if k not in set(held)], Flow(ops, tree)
     closed = closed_within(start)
-    exact = closed * TUNING.round_off * ops.epsilon / TUNING.closed
+    exact = closed * ROUND_OFF * ops.epsilon / CLOSED
 
     def gaps(here: State) -> tuple[Problem, Matrix, Matrix]:
         motion = at(here).with_goals(places)
@@ -104,17 +105,17 @@ def close_loops(
         here, best, (least, last, damping) = values[:n], values[n : 2 * n], values[2 * n :]
         problem, over, e = gaps(here)
         square = _sum_of_squares(e, ops)
-        better = ops.less(square, TUNING.flat * least)
+        better = ops.less(square, FLAT * least)
         best = chosen(ops, better, here, best)
         least = ops.select(better, square, least)
-        lower = ops.maximum(TUNING.decay * damping, TUNING.damping)
-        damping = ops.select(ops.less(square, TUNING.flat * last), lower, TUNING.growth * damping)
-        is_last = ops.maximum(ops.less(TUNING.still * last, square), ops.less(square, exact * exact))
+        lower = ops.maximum(DECAY * damping, DAMPING)
+        damping = ops.select(ops.less(square, FLAT * last), lower, GROWTH * damping)
+        is_last = ops.maximum(ops.less(STILL * last, square), ops.less(square, exact * exact))
         following = moved(here, problem, over, e, damping * square)
         return [*following, *best, least, square, damping], ops.less(least, closed * closed) * is_last
 
     def repeated() -> State:
-        found = ops.repeat(steps, [*q, *q, FAR, FAR, TUNING.damping], step)
+        found = ops.repeat(steps, [*q, *q, FAR, FAR, DAMPING], step)
         return [*found[n : 2 * n], ops.sqrt(found[2 * n])]
 
     def differentiable() -> State:
@@ -130,7 +131,7 @@ def close_loops(
 
 def closed_within(motion: DynamicsProblem) -> float:
     """Norm of gaps (m; of turns at a length) below which constraints hold."""
-    return max(TUNING.closed, TUNING.round_off * motion.ops.epsilon) * motion.problem.length
+    return max(CLOSED, ROUND_OFF * motion.ops.epsilon) * motion.problem.length
 
 
 def _least_step(ops: Ops, J: Matrix, e: Matrix, damping: Scalar) -> Matrix:
@@ -139,7 +140,7 @@ def _least_step(ops: Ops, J: Matrix, e: Matrix, damping: Scalar) -> Matrix:
     A = ops.sym_product(J, transposed) if m <= n else ops.sym_product(transposed, J)
     size, squares = min(m, n), ops.entries(A)
     mean = reduce(lambda total, k: total + squares[k][k], range(1, size), squares[0][0]) * (1.0 / size)
-    damping = damping + TUNING.least_damping * mean
+    damping = damping + LEAST_DAMPING * mean
     ops.new_system()
     factor = ops.factor(ops.sym_add(A, diagonal(ops, [damping] * size)))
     return transposed @ factor.solve(e) if m <= n else factor.solve(transposed @ e)

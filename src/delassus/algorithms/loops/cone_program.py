@@ -29,26 +29,26 @@ Vector = list[Scalar]
 """Three numbers of a point, the normal one first."""
 
 
-class Tuning(NamedTuple):
-    """Numbers of `least_forces`."""
+ITERATIONS = 40
+"""Most iterations."""
 
-    iterations: int = 40
-    """Most iterations."""
-    inwards: float = 0.1
-    """Least ``σ`` after a step that has not made the point better."""
-    stay: float = 0.99
-    """Fraction of the way to the boundary that a step goes at most."""
-    softness: float = 0.5
-    """``D``, over the mean of the diagonal of ``A H⁻¹ Aᵀ``: this power of the relative round-off, as those below."""
-    tolerance: float = 0.75
-    """Iterations end where products and what equations miss are below this, forces and ``H`` being of size one."""
-    outside: float = 0.45
-    """How far forces may be outside of cones for ``A f = b`` to hold to round-off."""
-    accepted: float = 0.3
-    """What is above this is not solved."""
+INWARDS = 0.1
+"""Least ``σ`` after a step that has not made the point better."""
 
+STAY = 0.99
+"""Fraction of the way to the boundary that a step goes at most."""
 
-TUNING = Tuning()
+SOFTNESS = 0.5
+"""``D``, over the mean of the diagonal of ``A H⁻¹ Aᵀ``: this power of the relative round-off, as those below."""
+
+TOLERANCE = 0.75
+"""Iterations end where products and what equations miss are below this, forces and ``H`` being of size one."""
+
+OUTSIDE = 0.45
+"""How far forces may be outside of cones for ``A f = b`` to hold to round-off."""
+
+ACCEPTED = 0.3
+"""What is above this is not solved."""
 
 WITHIN_CONES = "least squares within friction cones"
 """Phase of programs that ends where iterations begin: what these are made of, which errors are judged by."""
@@ -85,7 +85,7 @@ def least_forces(
     size = maximum_of(ops, [magnitude(ops, x) for x in [*column(ops, b), *(over * x for x in column(ops, g))]])
     size = ops.select(ops.less(0.0, size), size, 1.0)  # no forces of none
     of_forces = 1.0 / size
-    D = [ops.epsilon**TUNING.softness * _size(ops, H, A, h)] * u
+    D = [ops.epsilon**SOFTNESS * _size(ops, H, A, h)] * u
     program = Program(
         scaled_matrix(ops, over, H), scaled_matrix(ops, over * of_forces, g), A, scaled_matrix(ops, of_forces, b), D,
         friction,
@@ -103,19 +103,19 @@ def least_forces(
         better = ops.less(missed, least)
         best = chosen(ops, better, current, best)
         least = ops.select(better, missed, least)
-        ends = ops.maximum(ops.less(least, ops.epsilon**TUNING.tolerance), 1.0 - ops.less(missed, FAR))
+        ends = ops.maximum(ops.less(least, ops.epsilon**TOLERANCE), 1.0 - ops.less(missed, FAR))
         return [*point.next(better), *best, least], ends
 
-    *found, missed = (ops.derived(x, 0.0) for x in ops.repeat(TUNING.iterations, [*state, *state, FAR], iteration)[n:])
+    *found, missed = (ops.derived(x, 0.0) for x in ops.repeat(ITERATIONS, [*state, *state, FAR], iteration)[n:])
     f = _Point(ops, program, found).polished()
-    is_solved = ops.less(missed, ops.epsilon**TUNING.accepted)
+    is_solved = ops.less(missed, ops.epsilon**ACCEPTED)
     size = size * ops.sqrt(2.0 * is_solved - 1.0)  # NaN where it is not solved
     return from_entries(ops, [size * x for x in f]), is_solved
 
 
 def _size(ops: Ops, H: Matrix, A: Matrix, h: Scalar) -> Scalar:
     """Mean of the diagonal of ``h A H⁻¹ Aᵀ``, and a little where forces do not reach what has no motor."""
-    total: Scalar = ops.epsilon**TUNING.softness
+    total: Scalar = ops.epsilon**SOFTNESS
     if u := ops.shape(A)[0]:
         rows = ops.entries(A @ ops.factor(H, is_judged=False).solve(ops.transpose(A)))
         for k in range(u):
@@ -175,7 +175,7 @@ class _Point:
             found = self._solve(self._gradient_left, self._force_left, second)
             longest = [_longest(ops, x, d) for of, to in ((self._x, found.x), (self._y, found.y))
                        for x, d in ((of[k], to[k]) for k in of)]  # fmt: skip
-            return found, ops.minimum(1.0, TUNING.stay * reduce(ops.minimum, longest))
+            return found, ops.minimum(1.0, STAY * reduce(ops.minimum, longest))
 
         none: dict[int, Vector] = {k: [0.0, 0.0, 0.0] for k in points}
         ahead, a = step(0.0, none)
@@ -187,7 +187,7 @@ class _Point:
         second = {k: _product(_times(Si, ahead.x[k]), _times(S, ahead.y[k])) for k, (S, Si) in self._S.items()}
         second = {k: [is_better * z for z in p] for k, p in second.items()}
         sigma = ratio * ratio * ratio
-        sigma = ops.select(is_better, sigma, ops.maximum(sigma, TUNING.inwards))
+        sigma = ops.select(is_better, sigma, ops.maximum(sigma, INWARDS))
         found, a = step(sigma * mean, second)
         return self._moved(found, a)
 
@@ -210,7 +210,7 @@ class _Point:
         more = self._solve(ops.zeros(ops.shape(at.H)[0], 1), left, none)
         ends = plus(f, more.f)
         outside = maximum_of(ops, [ops.length(x[1], x[2]) - x[0] for x in self._along(ends).values()])
-        holds = ops.less(outside, ops.epsilon**TUNING.outside)
+        holds = ops.less(outside, ops.epsilon**OUTSIDE)
         return chosen(ops, holds, ends, f)
 
     def _moved(self, step: Steps, a: Scalar) -> list[Scalar]:
@@ -297,7 +297,7 @@ def _stiffness(ops: Ops, x: Vector, y: Vector) -> Block:
 
     The limit of ``S⁻²``, which round-off has for itself there.
     """
-    soft, t = ops.epsilon**TUNING.softness, ops.length(x[1], x[2])
+    soft, t = ops.epsilon**SOFTNESS, ops.length(x[1], x[2])
     e, half = [x[1] * (1.0 / t), x[2] * (1.0 / t)], 0.5**0.5
     along = e[0] * y[1] + e[1] * y[2]
     axes = [half, -half * e[0], -half * e[1]], [half, half * e[0], half * e[1]], [0.0, -e[1], e[0]]

@@ -10,7 +10,6 @@ In the metric of ``M = Lᵀ L`` loops project: of ``L v`` they leave ``(1 − Y�
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.osim.ltl import dense_rows
@@ -19,24 +18,19 @@ from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.motion import diagonal
 from delassus.spatial.ops import Matrix, Scalar
 
+WEIGHT = 1e-9
+"""Weight over the mobilities of rows."""
 
-class Tuning(NamedTuple):
-    """Numbers of the proximal point method."""
+ROUNDING = 16.0
+"""Least weight over the relative round-off."""
 
-    weight: float = 1e-9
-    """Weight over the mobilities of rows."""
-    rounding: float = 16.0
-    """Least weight over the relative round-off."""
-    steps: int = 3
-    """Number of steps."""
-
-
-TUNING = Tuning()
+STEPS = 3
+"""Number of steps."""
 
 
 def weight_of(epsilon: float) -> float:
     """Weight over the mobilities of rows, in numbers of the relative round-off ``epsilon``."""
-    return max(TUNING.weight, TUNING.rounding * epsilon)
+    return max(WEIGHT, ROUNDING * epsilon)
 
 
 def unmoved(epsilon: float) -> float:
@@ -45,7 +39,7 @@ def unmoved(epsilon: float) -> float:
     A row is known to round-off of what it could be. Its direction is known to that over its own size. A row that
     depends on others must not pass for another one: the square of that error has to be below the weight.
     """
-    return max(UNMOVED, (TUNING.rounding * epsilon) ** 2 / weight_of(epsilon))
+    return max(UNMOVED, (ROUNDING * epsilon) ** 2 / weight_of(epsilon))
 
 
 class LoopImpulses:
@@ -71,7 +65,7 @@ class LoopImpulses:
             return u
         u = self._scale @ u
         found = self._factor.solve(u)
-        for _ in range(TUNING.steps - 1):
+        for _ in range(STEPS - 1):
             found = found + self._factor.solve(u - self._G @ found)
         return self._scale @ found
 

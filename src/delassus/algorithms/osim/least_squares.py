@@ -17,7 +17,7 @@ decomposition of a semi-definite matrix", 1990.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.problem import Problem
@@ -26,21 +26,17 @@ from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
+DEPENDENT = 1e-10
+"""Pivots up to this are those of dependent rows."""
 
-class Tuning(NamedTuple):
-    """Numbers of `LeastSquares`, of matrices at unit diagonal."""
+ZERO = 1e-11
+"""Sum of these pivots up to which they are certain."""
 
-    dependent: float = 1e-10
-    """Pivots up to this are those of dependent rows."""
-    zero: float = 1e-11
-    """Sum of these pivots up to which they are certain."""
-    condition: float = 1e9
-    """Sum of the reciprocal eigenvalues of the rows that are kept, times m, up to which they are certain."""
-    round_off: float = 1e-3
-    """The same, times the round-off of the numbers."""
+CONDITION = 1e9
+"""Sum of the reciprocal eigenvalues of the rows that are kept, times m, up to which they are certain."""
 
-
-TUNING = Tuning()
+ROUND_OFF = 1e-3
+"""The same, times the round-off of the numbers."""
 
 UNMOVED = 1e-20
 """A row counts as one that nothing moves if its mobility, relative to `mobility_bound`, is below this: the row's
@@ -91,8 +87,8 @@ class LeastSquares:
                 n = [x - along * q[j] if j < len(q) else x for j, x in enumerate(n)]
             one = ops.select(kept, 0.0, 1.0 / ops.sqrt(sum(x * x for x in n)))
             self._N.append([x * one for x in n])
-        condition = min(TUNING.condition, TUNING.round_off / ops.epsilon)
-        self.is_certain = ops.less(zero, TUNING.zero) * ops.less(inverse * m, condition)
+        condition = min(CONDITION, ROUND_OFF / ops.epsilon)
+        self.is_certain = ops.less(zero, ZERO) * ops.less(inverse * m, condition)
 
     def _factorised(
         self, S: list[Scalar], g: list[list[Scalar]], moved: list[Scalar], size: list[Scalar]
@@ -121,7 +117,7 @@ class LeastSquares:
                     x[here], y[there] = _exchanged(ops, is_larger, x[here], y[there])
 
             pivot = pivots[k]
-            kept = ops.less(TUNING.dependent, pivot)
+            kept = ops.less(DEPENDENT, pivot)
             over = ops.select(kept, 1.0 / ops.select(kept, pivot, 1.0), 0.0)
             self._over.append(over)
             zero = zero + ops.select(kept, 0.0, ops.maximum(pivot, -pivot))

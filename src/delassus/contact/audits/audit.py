@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.law import PENETRATION
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
@@ -129,9 +129,7 @@ class Audit(Frozen):
         return "\n".join("  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def audit(
-    model: Any, data: Any = None, *, tolerance: float = TOLERANCE, penetration: float = STEP.penetration
-) -> Audit:
+def audit(model: Any, data: Any = None, *, tolerance: float = TOLERANCE, penetration: float = PENETRATION) -> Audit:
     """Check a contact step, whoever made it, against the law of contact.
 
     Parameters

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TUNING as STEP
-from delassus.algorithms.contact.law import step_of_spring
+from delassus.algorithms.contact.law import COMPLIANCE, step_of_spring
 from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
 from delassus.contact.changes.contacts import Contacts, RowParts, row_changes
@@ -214,7 +213,7 @@ class Mobilities:
         """Changes (m, 3) of compliances of the correction, times pushes, with scales of spins."""
         pushes, own = self._record.correction.pushes, scales[:, 3:]
         over = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0.0)
-        return np.asarray(2.0 / 3.0 * STEP.compliance * pushes[:, None] * self.of_contacts[:, 3:] * over)
+        return np.asarray(2.0 / 3.0 * COMPLIANCE * pushes[:, None] * self.of_contacts[:, 3:] * over)
 
     def _inertial(self, kind: int, q: Array, y: Array, row: Array) -> Array:
         """Changes (n, w) of ``yᵀ M y``, ``y = M⁻¹ row``; under loops, ``M y = row − Jᵀ μ``, ``2 μᵀ ∂J y`` more."""
@@ -238,7 +237,7 @@ class Mobilities:
             q = next(x for number, x, _ in self._scene.batches(record.q) if number == kind)[block - ends[kind]]
             row = np.zeros(n)
             row[begin:end] = self._inertial(kind, q[None], y[None, begin:end, 0], unit[None, begin:end, 0])[0]
-            out.append(row * STEP.compliance * pushes[j])
+            out.append(row * COMPLIANCE * pushes[j])
         return np.reshape(out, (len(out), n))
 
     def of_masses(self, normals: Array, limits: Array) -> list[InertialForces]:
@@ -246,7 +245,7 @@ class Mobilities:
         blocks, found, widest = self._scene.blocks, self._record.correction, self._scene.supports.moves.shape[1]
         joints, first, n = blocks.joints, blocks.bodies.first, len(blocks.dofs)
         squares = np.zeros((len(first) - 1, widest, widest, normals.shape[1]))  # sums of y yᵀ
-        factors = (STEP.compliance / 3.0 * found.pushes * self._shares)[:, None] * normals
+        factors = (COMPLIANCE / 3.0 * found.pushes * self._shares)[:, None] * normals
         for side, y in zip(self._sides, self._Y, strict=True):
             w = y.shape[2]
             one = (np.swapaxes(y, 1, 2) @ y)[..., None] * factors[side.contact, None, None]
@@ -257,7 +256,7 @@ class Mobilities:
         for j in np.flatnonzero(found.joint_pushes):
             block = joints.blocks[j]
             y = columns[first[block] : first[block + 1], j]
-            more = np.outer(y, y)[..., None] * (STEP.compliance * found.joint_pushes[j] * limits[j])
+            more = np.outer(y, y)[..., None] * (COMPLIANCE * found.joint_pushes[j] * limits[j])
             squares[block, : len(y), : len(y)] += more
         out, nothing = list[InertialForces](), np.zeros(n)
         place = np.arange(n) - np.repeat(first[:-1], np.diff(first))

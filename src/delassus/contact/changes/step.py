@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TUNING as STEP
-from delassus.algorithms.contact.law import part_beyond
+from delassus.algorithms.contact.law import COMPLIANCE, part_beyond
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, Moves, SceneChanges
 from delassus.contact.changes.contacts import (
     RowParts,
@@ -230,7 +229,7 @@ class StepChanges(Situation):
             moved = moved + record.search.turning.found[:, 2]
         left = 1.0 * (gap + dt * moved > 0.0) * pushed
         back = options.correction * (-gap - options.penetration > 0.0) * pushed
-        mobility = self.mobility.changes(STEP.compliance * s)
+        mobility = self.mobility.changes(COMPLIANCE * s)
         with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
         with_q = with_q.plus(row_changes(self.contacts, self.velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
         with_start = None

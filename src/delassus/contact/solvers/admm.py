@@ -14,8 +14,6 @@ Source: Carpentier, Le Lidec and Montaut 2024, *From compliant to rigid contact 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -28,29 +26,29 @@ from delassus.contact.sparse.cone import cone_law
 from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
 from delassus.spatial.rotations import Array
 
+FIRST_PENALTY = 0.1
+"""First penalty."""
 
-class Tuning(NamedTuple):
-    """Numbers of `admm`; penalties are relative to mobilities."""
+RESIDUAL_RATIO = 10.0
+"""Ratio of residuals from which on the penalty changes."""
 
-    first_penalty: float = 0.1
-    """First penalty."""
-    residual_ratio: float = 10.0
-    """Ratio of residuals from which on the penalty changes."""
-    penalty_ratio: float = 4.0
-    """Ratio of one penalty to the next."""
-    least_penalty: float = 1e-8
-    """Least penalty."""
-    largest_penalty: float = 1e4
-    """Largest penalty."""
-    iterations_a_penalty: int = 8
-    """Iterations between two looks at the penalty."""
-    first_check: int = 16
-    """Iterations before Newton's method is first tried where sweeps are near, and each time twice as many."""
-    far_check: int = 128
-    """Iterations from which on it is tried wherever they are."""
+PENALTY_RATIO = 4.0
+"""Ratio of one penalty to the next."""
 
+LEAST_PENALTY = 1e-8
+"""Least penalty."""
 
-TUNING = Tuning()
+LARGEST_PENALTY = 1e4
+"""Largest penalty."""
+
+ITERATIONS_A_PENALTY = 8
+"""Iterations between two looks at the penalty."""
+
+FIRST_CHECK = 16
+"""Iterations before Newton's method is first tried where sweeps are near, and each time twice as many."""
+
+FAR_CHECK = 128
+"""Iterations from which on it is tried wherever they are."""
 
 
 @compiled
@@ -87,11 +85,11 @@ def iterate(
                 y[k + j] = new
                 z[k + j] -= penalty * (x[k + j] - new)
                 primal = max(primal, abs(x[k + j] - new))
-        if (iteration + 1) % TUNING.iterations_a_penalty == 0:
-            if primal > TUNING.residual_ratio * dual and penalty < TUNING.largest_penalty:
-                penalty *= TUNING.penalty_ratio
-            elif dual > TUNING.residual_ratio * primal and penalty > TUNING.least_penalty:
-                penalty /= TUNING.penalty_ratio
+        if (iteration + 1) % ITERATIONS_A_PENALTY == 0:
+            if primal > RESIDUAL_RATIO * dual and penalty < LARGEST_PENALTY:
+                penalty *= PENALTY_RATIO
+            elif dual > RESIDUAL_RATIO * primal and penalty > LEAST_PENALTY:
+                penalty /= PENALTY_RATIO
     return penalty
 
 
@@ -104,12 +102,12 @@ def admm_contacts(
     y, u = start / scale, (scale * (W @ start + b)).reshape(-1, 3)
     u[(start[2::3] == 0.0) & (friction_offset == 0.0)] = 0.0
     u[:, 2] = np.maximum(u[:, 2], 0.0) + mu * np.hypot(u[:, 0], u[:, 1])
-    z, penalty, iteration, check = u.ravel(), TUNING.first_penalty, 0, TUNING.first_check
+    z, penalty, iteration, check = u.ravel(), FIRST_PENALTY, 0, FIRST_CHECK
     best, laws = (start, np.inf), ConeLaws(mu, friction_offset, alone(mu.size))
     while True:
         found = scale * y
         residual, _ = block_impulses(W, b, laws, found, tolerance, 1, 0)
-        if residual > tolerance and iteration >= min(TUNING.far_check, limit):
+        if residual > tolerance and iteration >= min(FAR_CHECK, limit):
             found, _, residual = newton(W, b, mu, friction_offset, found, tolerance)
         best = min(best, (found, residual), key=lambda way: way[1])
         if best[1] <= tolerance or iteration >= limit or not penalty > 0.0:

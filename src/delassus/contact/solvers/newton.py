@@ -14,7 +14,7 @@ Source: Alart and Curnier 1991. *Deviations*: ``δ``; double-double.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,23 +26,20 @@ from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
+PROXIMAL = 1e-13
+"""``δ``: weight, relative to mobilities, of leaving redundant impulses where they are."""
 
-class Tuning(NamedTuple):
-    """Numbers of Newton's method."""
+GOAL = 1e-3
+"""Residual over the tolerance at which steps end."""
 
-    proximal: float = 1e-13
-    """``δ``: weight, relative to mobilities, of leaving redundant impulses where they are."""
-    goal: float = 1e-3
-    """Residual over the tolerance at which steps end."""
-    steps_without_decrease: int = 3
-    """How many steps in a row, in double-double, need not make the residual smaller."""
-    round_off_fraction: float = 1e-3
-    """Fraction of the tolerance that round-off may make up before residuals are computed in double-double."""
-    round_off_multiple: float = 64.0
-    """Residuals up to this multiple of round-off may come from it: Newton's method makes more of it than sums do."""
+STEPS_WITHOUT_DECREASE = 3
+"""How many steps in a row, in double-double, need not make the residual smaller."""
 
+ROUND_OFF_FRACTION = 1e-3
+"""Fraction of the tolerance that round-off may make up before residuals are computed in double-double."""
 
-TUNING = Tuning()
+ROUND_OFF_MULTIPLE = 64.0
+"""Residuals up to this multiple of round-off may come from it: Newton's method makes more of it than sums do."""
 
 
 def newton(
@@ -56,7 +53,7 @@ def newton(
     n, omega = mu.size, mobilities(W)[0]
     here, each, whole, still = np.arange(n), np.arange(3 * n), np.ones(n), np.zeros((n, 3))
     r, low = r.reshape(n, 3), None if low is None else low.reshape(n, 3)
-    best, least, goal, patience = (r, low), np.inf, tolerance, 0 if low is None else TUNING.steps_without_decrease
+    best, least, goal, patience = (r, low), np.inf, tolerance, 0 if low is None else STEPS_WITHOUT_DECREASE
     while True:
         onto = natural_map(r, still, mu, friction_offset, whole, low)  # to the nearest point of the cones
         r, low = (r - onto, None) if low is None else two_sum(r, low - onto)
@@ -73,12 +70,12 @@ def newton(
             best, least = (r, low), residual
         if least <= goal or patience < 0 or not residual < np.inf:
             break
-        goal = TUNING.goal * tolerance
+        goal = GOAL * tolerance
         P, S = slopes(omega[:, None] * r - v, mu, omega * friction_offset), np.tile(np.eye(3), (n, 1, 1))
         S[:, 2, :2] += shifted * (mu / np.where(speed > 0.0, speed, 1.0))[:, None] * u[:, :2]
         J = np.matmul(P @ S, W.reshape(n, 3, -1)).reshape(3 * n, -1)
         J.reshape(n, 3, n, 3)[here, :, here] += omega[:, None, None] * (np.eye(3) - P)
-        J[each, each] += TUNING.proximal * np.repeat(omega, 3)
+        J[each, each] += PROXIMAL * np.repeat(omega, 3)
         try:
             step = np.linalg.solve(J, missed.ravel()).reshape(n, 3)
         except np.linalg.LinAlgError:
@@ -120,16 +117,16 @@ def concluded(
     no more than round-off explains are refined.
     """
     noise = rounding(W, r, b)
-    if residual > max(tolerance, TUNING.round_off_multiple * noise):
+    if residual > max(tolerance, ROUND_OFF_MULTIPLE * noise):
         status = SolverStatus.ITERATION_LIMIT if residual < np.inf else SolverStatus.NUMERICAL_TROUBLE
         return Impulses(r, status, iterations), residual
-    if residual <= tolerance and noise <= TUNING.round_off_fraction * tolerance:
+    if residual <= tolerance and noise <= ROUND_OFF_FRACTION * tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
     omega = mobilities(W)[0]
     residual, _ = cone_residual(W, b, mu, friction_offset, omega, r)
     if residual <= tolerance:
         return Impulses(r, SolverStatus.CONVERGED, iterations), residual
-    if residual <= TUNING.round_off_multiple * noise:
+    if residual <= ROUND_OFF_MULTIPLE * noise:
         found, low, left = newton(W, b, mu, friction_offset, r, tolerance, np.zeros(r.size))
         if left <= tolerance:
             alone, _ = cone_residual(W, b, mu, friction_offset, omega, found)

@@ -14,8 +14,6 @@ Source: Jean 1999, Moreau 1999; Acary, Brémond and Huber 2018 for the survey.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,34 +25,35 @@ from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.contact.solvers.newton import concluded, newton
 from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
 from delassus.contact.sparse.factor import MAX_PARTS
-from delassus.contact.sparse.newton import TUNING as ISLANDS
+from delassus.contact.sparse.newton import MAX_FACTORISATIONS, SWEEPS_BEFORE_NEWTON
 from delassus.spatial.rotations import Array
 
+SWEEPS_ALONE = SWEEPS_BEFORE_NEWTON
+"""Sweeps before other ways are tried."""
 
-class Tuning(NamedTuple):
-    """Numbers of `nsgs`; compliances are relative to the largest mobility."""
+INTERIOR_ITERATIONS = 60
+"""Most iterations of `interior`."""
 
-    sweeps_alone: int = ISLANDS.sweeps_before_newton
-    """Sweeps before other ways are tried."""
-    interior_iterations: int = 60
-    """Most iterations of `interior`."""
-    largest_ratio: float = 10.0**0.5
-    """Largest ratio of one compliance to the next."""
-    smallest_ratio: float = 1.05
-    """Smallest ratio of one compliance to the next."""
-    first_compliance: float = 1.0
-    """First compliance."""
-    last_compliance: float = 1e-10
-    """Last compliance."""
-    weight_spreads: tuple[float, float] = (1.5, 0.4)
-    """Decades by which weights differ from one, either way, in turn."""
-    weights_differ_above: float = 0.3
-    """Compliance, relative to where the first path ended, from which on weights become equal."""
-    weights_equal_below: float = 1e-3
-    """The same at which they are equal."""
+LARGEST_RATIO = 10.0**0.5
+"""Largest ratio of one compliance to the next."""
 
+SMALLEST_RATIO = 1.05
+"""Smallest ratio of one compliance to the next."""
 
-TUNING = Tuning()
+FIRST_COMPLIANCE = 1.0
+"""First compliance."""
+
+LAST_COMPLIANCE = 1e-10
+"""Last compliance."""
+
+WEIGHT_SPREADS = (1.5, 0.4)
+"""Decades by which weights differ from one, either way, in turn."""
+
+WEIGHTS_DIFFER_ABOVE = 0.3
+"""Compliance, relative to where the first path ended, from which on weights become equal."""
+
+WEIGHTS_EQUAL_BELOW = 1e-3
+"""The same at which they are equal."""
 
 
 Candidate = tuple[Impulses, float]
@@ -102,17 +101,17 @@ class Search:
         ``end`` is the compliance at which the first path ended, behind which weights become equal.
         """
         most, still = mobilities(self.W)[1], np.zeros(self.laws[0].size)
-        delta, ratio, last, older, found, before = TUNING.first_compliance, TUNING.largest_ratio, 0.0, 0.0, still, still
-        while delta > TUNING.last_compliance and ratio > TUNING.smallest_ratio and not self.ended:
-            whole = np.log(TUNING.weights_differ_above / TUNING.weights_equal_below)
-            unequal = np.clip(np.log(delta / (TUNING.weights_equal_below * end)) / whole, 0.0, 1.0)
+        delta, ratio, last, older, found, before = FIRST_COMPLIANCE, LARGEST_RATIO, 0.0, 0.0, still, still
+        while delta > LAST_COMPLIANCE and ratio > SMALLEST_RATIO and not self.ended:
+            whole = np.log(WEIGHTS_DIFFER_ABOVE / WEIGHTS_EQUAL_BELOW)
+            unequal = np.clip(np.log(delta / (WEIGHTS_EQUAL_BELOW * end)) / whole, 0.0, 1.0)
             soft = self.W + np.diag(np.repeat(delta * most * weights**unequal, 3))
             ahead = (1.0 / delta - 1.0 / last) / (1.0 / last - 1.0 / older) if older > 0.0 else 0.0
             p = found + ahead * (found - before)
             self.iterations += weights.size
             r, residual = self.refined(soft, p)
             if not residual <= max(self.tolerance, rounding(soft, r, self.laws[0])):
-                r, residual = self.swept(soft, p, ISLANDS.sweeps_before_newton, 0)
+                r, residual = self.swept(soft, p, SWEEPS_BEFORE_NEWTON, 0)
             if not residual <= max(self.tolerance, rounding(soft, r, self.laws[0])):
                 if last == 0.0:
                     break
@@ -121,7 +120,7 @@ class Search:
                 continue
             before, found, older, last = found, r, last, delta
             delta /= ratio
-            ratio = min(ratio**1.5, TUNING.largest_ratio)
+            ratio = min(ratio**1.5, LARGEST_RATIO)
             self.offer(*self.refined(self.W, r))
         return last
 
@@ -131,7 +130,7 @@ class PatchSearch(Search):
 
     def refined(self, W: Array, p: Array) -> tuple[Array, float]:
         """Impulses by Newton's method, after as few sweeps as it takes, and their residual."""
-        p, most = p.copy(), ISLANDS.sweeps_before_newton
+        p, most = p.copy(), SWEEPS_BEFORE_NEWTON
         return p, block_impulses(W, self.laws[0], self.cones, p, self.tolerance, most, MAX_PARTS)[0]
 
     def offer(self, p: Array, residual: float) -> None:
@@ -142,12 +141,12 @@ class PatchSearch(Search):
 
 def follow_paths(search: Search, n_contacts: int) -> None:
     """Follow paths, one after the other, until one arrives."""
-    weights, end, random, paths = np.ones(n_contacts), TUNING.first_compliance, np.random.default_rng(0), 0
+    weights, end, random, paths = np.ones(n_contacts), FIRST_COMPLIANCE, np.random.default_rng(0), 0
     while not search.ended:
         last = search.follow(weights, end)
         if not paths:
-            end = max(last, TUNING.last_compliance / TUNING.weights_equal_below)
-        weights = 10.0 ** (TUNING.weight_spreads[paths % 2] * random.uniform(-1.0, 1.0, n_contacts))
+            end = max(last, LAST_COMPLIANCE / WEIGHTS_EQUAL_BELOW)
+        weights = 10.0 ** (WEIGHT_SPREADS[paths % 2] * random.uniform(-1.0, 1.0, n_contacts))
         paths += 1
 
 
@@ -156,15 +155,15 @@ def nsgs_contacts(
 ) -> Impulses:
     """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
     search = Search(W, b, mu, friction_offset, tolerance, limit)
-    search.offer(*search.swept(W, start, TUNING.sweeps_alone, 0))
+    search.offer(*search.swept(W, start, SWEEPS_ALONE, 0))
     if not search.ended:
-        most = min(TUNING.interior_iterations, limit - search.iterations)
+        most = min(INTERIOR_ITERATIONS, limit - search.iterations)
         r, residual, iterations = solved(W, b, mu, friction_offset, search.best[0].p, True, tolerance, most)
         search.iterations += iterations
         search.offer(r, residual)
     if not search.ended:
         # a factorisation counts as a sweep for each contact, as it takes so long
-        parts = (limit - search.iterations) // (ISLANDS.max_factorisations * mu.size)
+        parts = (limit - search.iterations) // (MAX_FACTORISATIONS * mu.size)
         search.offer(*search.swept(W, start, limit, min(parts, MAX_PARTS)))
     if not search.ended:
         follow_paths(search, mu.size)

@@ -16,8 +16,15 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.linear import affine, mobilities, rounding
 from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN
 from delassus.contact.sparse.factor import Graph
-from delassus.contact.sparse.newton import TUNING as ISLANDS
-from delassus.contact.sparse.newton import begin_part, choose_part, solve_island, step_fully
+from delassus.contact.sparse.newton import (
+    FULL_DELTAS,
+    ISLAND_GOAL,
+    RESIDUAL_FOR_NEWTON,
+    begin_part,
+    choose_part,
+    solve_island,
+    step_fully,
+)
 from delassus.contact.sparse.records import Bodies, Islands, Options, RowLaws, RowMemory, Rows, Work
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.spins import prepare_patch
@@ -113,7 +120,7 @@ def block_impulses(
     v, own, units = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
     for i in range(size):
         units[i, i] = 1.0
-    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLANDS.goal * tolerance, 0.0, limit, 0.0, 0, parts, speed)
+    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLAND_GOAL * tolerance, 0.0, limit, 0.0, 0, parts, speed)
     lay_out(bodies, rows, units, W, size)
     for i in range(n):
         add_compliance(rows, i, 0.0)
@@ -131,10 +138,10 @@ def block_impulses(
     solve_island(bodies, rows, work, islands, 0, v, options, report)
     copy(r, p)
     residual, goal = residual_of(bodies, rows, islands, 0, v), max(GOAL * tolerance, rounding(W, p, b))
-    if goal < residual < ISLANDS.residual_for_newton * speed:
+    if goal < residual < RESIDUAL_FOR_NEWTON * speed:
         choose_part(rows, work, islands, 0, -1.0)
         entries = begin_part(bodies, rows, work, v)
-        step_fully(bodies, rows, work, v, residual, goal, entries, ISLANDS.full_deltas[0])
+        step_fully(bodies, rows, work, v, residual, goal, entries, FULL_DELTAS[0])
         copy(r, p)
     lay_out(bodies, rows, units, W, size)
     return violation(bodies, rows, islands, W, p, v), int(report[1])

@@ -11,7 +11,6 @@ what the smooth motion does.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.algorithms.osim.least_squares import UNMOVED
@@ -23,19 +22,14 @@ from delassus.contact.sparse.records import Bodies, LoopMotion, LoopState, Rows,
 from delassus.runtime.rollouts.sub_steps import OPEN
 from delassus.spatial.rotations import Array
 
+ENERGY_GAIN = 0.02
+"""Fraction of the kinetic energy that a step may gain beyond the work of joint forces."""
 
-class Tuning(NamedTuple):
-    """Numbers of the statuses of steps."""
+GAIN_CHECKED_BELOW = 1e-8
+"""Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
 
-    energy_gain: float = 0.02
-    """Fraction of the kinetic energy that a step may gain beyond the work of joint forces."""
-    gain_checked_below: float = 1e-8
-    """Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
-    round_off: float = 1e-14
-    """Displacement (m, rad) of joints that is round-off of closed loops: the work along it counts as none."""
-
-
-TUNING = Tuning()
+ROUND_OFF = 1e-14
+"""Displacement (m, rad) of joints that is round-off of closed loops: the work along it counts as none."""
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
@@ -231,7 +225,7 @@ def gains_energy(
         m = bodies.first[b + 1] - f
         for r in range(loops[k, 1]):
             opened = max(opened, abs(state.loops.errors[loops[k, 3] + r]))
-        if opened > TUNING.gain_checked_below or motion.pushed[k] == 1 or last[b] > 0.0:
+        if opened > GAIN_CHECKED_BELOW or motion.pushed[k] == 1 or last[b] > 0.0:
             continue
         call_kernel(motion.calls[k], 6)  # of the velocity that it started with
         kinetic, gained = energy[0], -energy[0] - energy[1]
@@ -239,9 +233,9 @@ def gains_energy(
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
         for c in range(f, f + m):
             gained -= motion.forces[c] * state.loops.moved[c]
-            none += TUNING.round_off * abs(motion.forces[c])
+            none += ROUND_OFF * abs(motion.forces[c])
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
-        if gained > TUNING.energy_gain * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)) + none:
+        if gained > ENERGY_GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)) + none:
             return True
     return False
 

@@ -8,11 +8,10 @@ are those of `delassus.algorithms.dynamics.integrate.position_update`.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.law import COMPLIANCE, CORRECTION_TOLERANCE, MOST_DISPLACEMENT, MOST_SLIDE, MOST_TURN
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.joint_contacts import STEPS_AHEAD
@@ -35,15 +34,8 @@ from delassus.contact.sparse.springs import add_springs, force_loops, pull_loops
 from delassus.contact.sparse.sweeps import is_moved, sweep, velocity
 from delassus.spatial.rotations import Array
 
-
-class Tuning(NamedTuple):
-    """Numbers of `correct_positions`."""
-
-    sweeps: int = 1000
-    """Most sweeps."""
-
-
-TUNING = Tuning()
+SWEEPS = 1000
+"""Most sweeps."""
 
 LEAST_PIVOT = 1e-13
 """Pivot of a mass matrix over the usual inertia of its joint below which accelerations are not trusted."""
@@ -203,7 +195,7 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
     bodies, state, rows, contacts, joints = data.bodies, data.state, data.rows, data.contacts, data.joints
     dt, shift, islands, n_contacts = options.dt, data.state.shift, data.islands, data.progress.step[CONTACTS]
     begin, end, wanted = islands.member_ends[k], islands.member_ends[k + 1], islands.wanted[k]
-    closed, accuracy = dt * options.tolerance, STEP.correction_tolerance * dt * options.tolerance
+    closed, accuracy = dt * options.tolerance, CORRECTION_TOLERANCE * dt * options.tolerance
     for m in range(begin, end):
         i = islands.members[m]
         e, moved, back = islands.contact[i], dt * velocity(bodies, rows, i, state.after)[2], 0.0
@@ -229,8 +221,8 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
         i = islands.members[m]
         rows.law.friction_offset[i] = rows.law.mu[i] = rows.r[i, 0] = rows.r[i, 1] = rows.r[i, 2] = 0.0
         if rows.kind[i] != SPIN:
-            add_compliance(rows, i, STEP.compliance)
-    for _ in range(TUNING.sweeps):
+            add_compliance(rows, i, COMPLIANCE)
+    for _ in range(SWEEPS):
         if sweep(bodies, rows, islands, k, shift) <= accuracy:
             break
     farthest = 0.0
@@ -238,7 +230,7 @@ def correct_positions(k: int, model: Model, data: Data, options: Options) -> Non
         i = islands.members[m]
         u = velocity(bodies, rows, i, shift)
         farthest = max(farthest, rows.law.unit[i] * max(abs(u[0]), max(abs(u[1]), abs(u[2]))))
-    scale = min(1.0, STEP.most_displacement * wanted / farthest) if farthest > 0.0 else 1.0
+    scale = min(1.0, MOST_DISPLACEMENT * wanted / farthest) if farthest > 0.0 else 1.0
     first, last = islands.node_ends[k], islands.node_ends[k + 1]
     limit_displacement(bodies, islands.nodes, first, last, shift, scale, model.length)
 
@@ -251,7 +243,7 @@ def limit_displacement(
     most = 0.0
     for k in range(begin, end):
         for c in range(bodies.first[nodes[k]], bodies.first[nodes[k] + 1]):
-            limit = STEP.most_turn if bodies.turns[c] == 1 else STEP.most_slide * length
+            limit = MOST_TURN if bodies.turns[c] == 1 else MOST_SLIDE * length
             most = max(most, abs(scale * shift[c]) / limit)
     if most > 1.0:
         scale /= most

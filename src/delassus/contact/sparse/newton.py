@@ -30,7 +30,6 @@ Source: Rockafellar 1976; Alart and Curnier 1991. *Deviations*: Newton's unknown
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impulse
@@ -40,63 +39,56 @@ from delassus.contact.sparse.spins import add_partner, advance_patch, linearise_
 from delassus.contact.sparse.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
 
-
-class Tuning(NamedTuple):
-    """Numbers of `solve_island`; ``δ`` is a compliance over mobilities."""
-
-    sweeps_a_check: int = 10
-    """Sweeps between two computations of the residual."""
-    sweeps_before_newton: int = 60
-    """Most sweeps before Newton's method."""
-    residual_for_newton: float = 1e-4
-    """Residual over `Options.speed` below which Newton's method begins earlier, where sweeps are slow."""
-    slow_sweeps: float = 0.3
-    """Ratio of a residual to that of the check before from which on sweeps are slow."""
-    sweeps_after_part: int = 10
-    """Sweeps between two parts that Newton's method solves, the first ones."""
-    sweeps_after_late_part: int = 100
-    """The same of later parts."""
-    max_factorisations: int = 40
-    """Most factorisations of a part."""
-    goal: float = 0.01
-    """Part of the tolerance at which iterations end: what rests stays."""
-    max_parts_within_tolerance: int = 3
-    """The same of an island within its tolerance."""
-    compliant_rounds: int = 14
-    """Rounds of compliant steps; full steps follow."""
-    part_threshold: float = 0.3
-    """Residual from which on contacts are in a part, over the largest one; each round has this fraction of the last."""
-    moving_threshold: float = 1000.0
-    """Velocity over the tolerance from which on an island is not at rest."""
-    moving_goal: float = 0.5
-    """Goal of parts of islands that move, over the tolerance."""
-    resting_goal: float = 1e-3
-    """Goal of parts of islands at rest, over their goal: what rests in one step needs no work in the next."""
-    first_delta: float = 0.3
-    """First ``δ`` over the root of the residual over `Options.speed`."""
-    least_delta: float = 1e-7
-    """Least ``δ``."""
-    largest_delta: float = 0.3
-    """Largest ``δ``."""
-    delta_ratio: float = 3.0
-    """Ratio of one ``δ`` to the next."""
-    max_steps_a_centre: int = 10
-    """Most compliant steps at one ``c``."""
-    centre_accuracy: float = 0.1
-    """Fraction of the residual at which compliant steps at one ``c`` end."""
-    shortest_step: float = 1.0 / 64.0
-    """Shortest step of the line search."""
-    full_deltas: tuple[float, float, float] = (1e-8, 1e-4, 1e-2)
-    """``δ`` of full steps, in turn; the first is the least."""
-    decrease: float = 0.5
-    """Fraction of the residual that a full step has to reach."""
-    steps_without_decrease: int = 6
-    """How many full steps in a row need not."""
-    exact_fraction: float = 1e-6
-    """Fraction of the residual at which iterations end, above which there is one sweep at least."""
-
-
-TUNING = Tuning()
+SWEEPS_A_CHECK = 10
+"""Sweeps between two computations of the residual."""
+SWEEPS_BEFORE_NEWTON = 60
+"""Most sweeps before Newton's method."""
+RESIDUAL_FOR_NEWTON = 1e-4
+"""Residual over `Options.speed` below which Newton's method begins earlier, where sweeps are slow."""
+SLOW_SWEEPS = 0.3
+"""Ratio of a residual to that of the check before from which on sweeps are slow."""
+SWEEPS_AFTER_PART = 10
+"""Sweeps between two parts that Newton's method solves, the first ones."""
+SWEEPS_AFTER_LATE_PART = 100
+"""The same of later parts."""
+MAX_FACTORISATIONS = 40
+"""Most factorisations of a part."""
+ISLAND_GOAL = 0.01
+"""Part of the tolerance at which iterations end: what rests stays."""
+MAX_PARTS_WITHIN_TOLERANCE = 3
+"""The same of an island within its tolerance."""
+COMPLIANT_ROUNDS = 14
+"""Rounds of compliant steps; full steps follow."""
+PART_THRESHOLD = 0.3
+"""Residual from which on contacts are in a part, over the largest one; each round has this fraction of the last."""
+MOVING_THRESHOLD = 1000.0
+"""Velocity over the tolerance from which on an island is not at rest."""
+MOVING_GOAL = 0.5
+"""Goal of parts of islands that move, over the tolerance."""
+RESTING_GOAL = 1e-3
+"""Goal of parts of islands at rest, over their goal: what rests in one step needs no work in the next."""
+FIRST_DELTA = 0.3
+"""First ``δ`` over the root of the residual over `Options.speed`."""
+LEAST_DELTA = 1e-7
+"""Least ``δ``."""
+LARGEST_DELTA = 0.3
+"""Largest ``δ``."""
+DELTA_RATIO = 3.0
+"""Ratio of one ``δ`` to the next."""
+MAX_STEPS_A_CENTRE = 10
+"""Most compliant steps at one ``c``."""
+CENTRE_ACCURACY = 0.1
+"""Fraction of the residual at which compliant steps at one ``c`` end."""
+SHORTEST_STEP = 1.0 / 64.0
+"""Shortest step of the line search."""
+FULL_DELTAS = (1e-8, 1e-4, 1e-2)
+"""``δ`` of full steps, in turn; the first is the least."""
+DECREASE = 0.5
+"""Fraction of the residual that a full step has to reach."""
+STEPS_WITHOUT_DECREASE = 6
+"""How many full steps in a row need not."""
+EXACT_FRACTION = 1e-6
+"""Fraction of the residual at which iterations end, above which there is one sweep at least."""
 
 TOO_SMALL = -1
 """In place of a count: memory is too small."""
@@ -332,12 +324,12 @@ def solve_part(
 ) -> int:  # fmt: skip
     """Compliant steps for the part, to a residual of ``goal``; their number."""
     part, n, x, p = work.part, work.part.node_ends[1], work.trial, work.p
-    delta, count = min(max(TUNING.first_delta * math.sqrt(residual / speed), TUNING.least_delta), 0.1), 0
-    while residual > goal and count < TUNING.max_factorisations and delta <= TUNING.largest_delta:
+    delta, count = min(max(FIRST_DELTA * math.sqrt(residual / speed), LEAST_DELTA), 0.1), 0
+    while residual > goal and count < MAX_FACTORISATIONS and delta <= LARGEST_DELTA:
         set_centre(rows, part)
         size = respond(bodies, rows, work, v, delta)
         good, inner, after = False, 0, math.inf
-        while not good and inner < TUNING.max_steps_a_centre and count < TUNING.max_factorisations:
+        while not good and inner < MAX_STEPS_A_CENTRE and count < MAX_FACTORISATIONS:
             assemble(bodies, rows, work, entries)
             inner += 1
             count += 1
@@ -352,7 +344,7 @@ def solve_part(
                     for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                         v[c] = work.start_part[c] - step * work.direction[c]
                 new = respond(bodies, rows, work, v, delta)
-                if step <= TUNING.shortest_step or new < (1.0 - 0.02 * step) * size:
+                if step <= SHORTEST_STEP or new < (1.0 - 0.02 * step) * size:
                     break
                 step *= 0.5
             size, error = new, 0.0
@@ -360,9 +352,7 @@ def solve_part(
                 for c in range(bodies.first[part.nodes[k]], bodies.first[part.nodes[k] + 1]):
                     error = max(error, abs(v[c] - x[c]))
             after = residual_of(bodies, rows, part, 0, x)
-            good = (
-                after <= goal or error <= TUNING.centre_accuracy * after or after <= TUNING.centre_accuracy * residual
-            )
+            good = after <= goal or error <= CENTRE_ACCURACY * after or after <= CENTRE_ACCURACY * residual
         if good or after < residual:
             residual = after
         else:
@@ -370,9 +360,9 @@ def solve_part(
             restore_centre(bodies, rows, part, x)
         assign(bodies, part, 0, v, x)
         if not good:
-            delta *= TUNING.delta_ratio
-        elif inner <= TUNING.max_steps_a_centre // 2:
-            delta = max(delta / TUNING.delta_ratio, TUNING.least_delta)
+            delta *= DELTA_RATIO
+        elif inner <= MAX_STEPS_A_CENTRE // 2:
+            delta = max(delta / DELTA_RATIO, LEAST_DELTA)
     return count
 
 
@@ -385,7 +375,7 @@ def step_fully(
     n, m = part.node_ends[1], part.member_ends[1]
     count, ahead = 0, 0  # steps, and those in a row that have not made the residual smaller
     set_centre(rows, part)
-    while residual > goal and count < TUNING.max_factorisations and ahead < TUNING.steps_without_decrease:
+    while residual > goal and count < MAX_FACTORISATIONS and ahead < STEPS_WITHOUT_DECREASE:
         linearise(bodies, rows, part, v, delta)
         assemble(bodies, rows, work, entries)
         count += 1
@@ -412,11 +402,11 @@ def step_fully(
             r[i, 0], r[i, 1], r[i, 2] = law[0], law[1], law[2]
             push(bodies, rows, i, law[0], law[1], law[2], v)
         after = residual_of(bodies, rows, part, 0, v)
-        if after < TUNING.decrease * residual:
-            ahead, residual, delta = 0, after, max(delta / TUNING.delta_ratio, TUNING.full_deltas[0])
+        if after < DECREASE * residual:
+            ahead, residual, delta = 0, after, max(delta / DELTA_RATIO, FULL_DELTAS[0])
             set_centre(rows, part)
         else:
-            ahead = ahead + 1 if after < math.inf else TUNING.steps_without_decrease
+            ahead = ahead + 1 if after < math.inf else STEPS_WITHOUT_DECREASE
     assign(bodies, part, 0, v, work.x)
     restore_centre(bodies, rows, part, v)
     return count
@@ -443,24 +433,24 @@ def solve_island(
     returned is the best that it has met. −1: memory is too small. To ``report`` it adds the numbers of sweeps and
     factorisations.
     """
-    tolerance, goal = options.tolerance, TUNING.goal * options.tolerance
+    tolerance, goal = options.tolerance, ISLAND_GOAL * options.tolerance
     size = islands.member_ends[k + 1] - islands.member_ends[k]
     residual = residual_of(bodies, rows, islands, k, v)
-    best, count, done, most, share, enough = math.inf, 0, 0, TUNING.sweeps_before_newton, TUNING.part_threshold, goal
-    while residual > TUNING.exact_fraction * goal:
+    best, count, done, most, share, enough = math.inf, 0, 0, SWEEPS_BEFORE_NEWTON, PART_THRESHOLD, goal
+    while residual > EXACT_FRACTION * goal:
         before, begun = -1.0, done
         while done - begun < most and done < options.max_iterations:
             before = accelerated(bodies, rows, islands, k, v, before)
             done += 1
-            if done == 1 or before <= goal * goal or (done - begun) % TUNING.sweeps_a_check == 0:
+            if done == 1 or before <= goal * goal or (done - begun) % SWEEPS_A_CHECK == 0:
                 last, residual = residual, residual_of(bodies, rows, islands, k, v)
                 if goal < residual <= tolerance:
-                    moving = is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
+                    moving = is_moving(bodies, islands, k, v, MOVING_THRESHOLD * tolerance)
                     enough = tolerance if moving else goal
-                slow = done > 1 and (residual > TUNING.slow_sweeps * last or residual <= tolerance)  # or at rest
-                if residual <= enough or (slow and residual < TUNING.residual_for_newton * options.speed):
+                slow = done > 1 and (residual > SLOW_SWEEPS * last or residual <= tolerance)  # or at rest
+                if residual <= enough or (slow and residual < RESIDUAL_FOR_NEWTON * options.speed):
                     break
-        most = TUNING.sweeps_after_part if count < TUNING.compliant_rounds else TUNING.sweeps_after_late_part
+        most = SWEEPS_AFTER_PART if count < COMPLIANT_ROUNDS else SWEEPS_AFTER_LATE_PART
         if residual < best:
             best = residual
             keep(bodies, islands, k, v, rows.r, work.best, work.best_r)
@@ -469,21 +459,21 @@ def solve_island(
         if not residual < math.inf:  # a step has gone astray
             residual = best
             keep(bodies, islands, k, work.best, work.best_r, v, rows.r)
-        if best <= tolerance and count >= TUNING.max_parts_within_tolerance:
+        if best <= tolerance and count >= MAX_PARTS_WITHIN_TOLERANCE:
             break
-        at_rest = not is_moving(bodies, islands, k, v, TUNING.moving_threshold * tolerance)
-        part_goal = TUNING.resting_goal * goal if at_rest else TUNING.moving_goal * tolerance
+        at_rest = not is_moving(bodies, islands, k, v, MOVING_THRESHOLD * tolerance)
+        part_goal = RESTING_GOAL * goal if at_rest else MOVING_GOAL * tolerance
         choose_part(rows, work, islands, k, max(share * residual, 0.1 * enough))
         entries = begin_part(bodies, rows, work, v)
         if entries < 0:
             return TOO_SMALL
-        if count >= TUNING.compliant_rounds:
-            delta = TUNING.full_deltas[min(count - TUNING.compliant_rounds, 2)]
+        if count >= COMPLIANT_ROUNDS:
+            delta = FULL_DELTAS[min(count - COMPLIANT_ROUNDS, 2)]
             report[2] += step_fully(bodies, rows, work, v, residual, part_goal, entries, delta)
         else:
             report[2] += solve_part(bodies, rows, work, v, residual, part_goal, entries, options.speed)
         count += 1
-        share *= TUNING.part_threshold
+        share *= PART_THRESHOLD
         if work.part.member_ends[1] == size:
             residual = residual_of(bodies, rows, islands, k, v)
             if residual < best:

@@ -18,7 +18,7 @@ Where no impulses act, the block moves once more: loops stay closed, and product
 motion. A part ``φ = ρ / (1 + ρ)``, ``ρ = Σ (κ + h d Σ w² / I)``, of what springs do to velocities is there from the
 start, and the rest is done by forces that are held over the step. So soft ones have the force of the mean position,
 for which ``(1 − φ) h² k w·v / 2`` comes to what acts; stiff ones move positions by ``h v⁺``, as in trees. Of springs
-and damping of joints in loops those are implicit that sub-steps would have to follow (`law.TUNING`).
+and damping of joints in loops those are implicit that sub-steps would have to follow (`law.STIFF`).
 
 Source: Newmark 1959; the choice of ``α`` and ``β`` is ours.
 """
@@ -59,11 +59,11 @@ class Pull(NamedTuple):
 
 
 def stiff_joints(tree: Tree, dt: float) -> list[int]:
-    """Joints whose springs and damping sub-steps of a time step would have to follow; see `law.TUNING`."""
+    """Joints whose springs and damping sub-steps of a time step would have to follow; see `law.STIFF`."""
     usual, out = usual_inertias(tree), list[int]()
     for i, (joint, at) in enumerate(zip(tree.joints, tree.v_slices, strict=True)):
         rates = dt * np.sqrt(joint.stiffness / usual[at]) + dt * joint.damping / usual[at]
-        if (joint.nq == joint.nv or not joint.stiffness.any()) and rates.max(initial=0.0) > law.TUNING.stiff:
+        if (joint.nq == joint.nv or not joint.stiffness.any()) and rates.max(initial=0.0) > law.STIFF:
             out.append(i)
     return out
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, compiled_for, inlined
 from delassus.compiler.jit.memory import call_at
@@ -91,15 +90,8 @@ from delassus.contact.sparse.tape import begin_tape, record_parts, record_proble
 from delassus.contact.sparse.turning import add_turning, any_turning, place_ahead
 from delassus.spatial.rotations import Array
 
-
-class Tuning(NamedTuple):
-    """Numbers of `contact_step`."""
-
-    max_attempts: int = 8
-    """Most times that a step is made, and most impacts in it, one after the other."""
-
-
-TUNING = Tuning()
+MAX_ATTEMPTS = 8
+"""Most times that a step is made, and most impacts in it, one after the other."""
 
 
 REPEAT_STEP = -10
@@ -198,9 +190,9 @@ def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
     """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
 
     Then these are ``tunnelling``, ``reach`` is that of the velocities after the step, and another attempt is made; not
-    more than `TUNING` allows.
+    more than `MAX_ATTEMPTS` allows.
     """
-    if data.progress.step[ATTEMPT] >= TUNING.max_attempts - 1:
+    if data.progress.step[ATTEMPT] >= MAX_ATTEMPTS - 1:
         return False
     contacts, v, dt, found = data.contacts, data.state.after, options.dt, False
     links, V, reach, tunnelling = model.links, data.links.twists, data.links.reach, data.links.tunnelling
@@ -291,7 +283,7 @@ def pose_problem(model: Model, data: Data, options: Options) -> None:
 def is_struck(data: Data, options: Options) -> bool:
     """Whether another impact follows."""
     progress = data.progress.step
-    return progress[BOUNCES] == 1 and progress[IMPACTS] < TUNING.max_attempts and find_bounces(data, options)
+    return progress[BOUNCES] == 1 and progress[IMPACTS] < MAX_ATTEMPTS and find_bounces(data, options)
 
 
 @compiled

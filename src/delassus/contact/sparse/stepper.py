@@ -49,8 +49,7 @@ from delassus.contact.sparse.records import (
 )
 from delassus.contact.sparse.spins import SUSTAINED, TOTAL
 from delassus.contact.sparse.springs import Pull
-from delassus.contact.sparse.step import NO_ANSWER, NO_FACTOR, NO_ROOM, NOT_FINITE, run
-from delassus.contact.sparse.step import TUNING as STEP
+from delassus.contact.sparse.step import MAX_ATTEMPTS, NO_ANSWER, NO_FACTOR, NO_ROOM, NOT_FINITE, run
 from delassus.errors import ConfigurationError
 from delassus.model.topology import characteristic_length
 from delassus.quantities.keywords import Passive
@@ -221,7 +220,7 @@ class BlockSteps:
 
     def _tape(self, groups: int, nv: int) -> Tape:
         """Memory for all problems of a step that has so many row groups."""
-        each, blocks, q, found = STEP.max_attempts, len(self.blocks.bodies.at), len(self.state.q), self.detector.found
+        each, blocks, q, found = MAX_ATTEMPTS, len(self.blocks.bodies.at), len(self.state.q), self.detector.found
         most, of_blocks = 2 * each + 1, (2 * each + 1, blocks)
         problems, of_each = (
             _indices(1, most, most + 1, most * groups),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,24 +40,23 @@ OPEN = 1e-4
 """Errors of loops above which they are open, over the `characteristic_length` of the robot as all errors here."""
 
 
-class Tuning(NamedTuple):
-    """Numbers of sub-steps."""
+CONSISTENT = 1e-6
+"""Errors that velocities of loops may make in a step at the start of a trajectory."""
 
-    consistent: float = 1e-6
-    """Errors that velocities of loops may make in a step at the start of a trajectory."""
-    growth: float = 1e-8
-    """What a step may add to errors of loops and to what their velocities make of these in a step."""
-    round_off: float = 16.0
-    """The least that counts as growth, over the relative round-off."""
-    creeping: float = 1e-5
-    """Errors of loops that are taken back however small the steps are that made them."""
-    energy: float = 1e-5
-    """Fraction of the kinetic energy by which two steps may differ from one in their place."""
-    halvings: int = 12
-    """Most times that a step is halved."""
+GROWTH = 1e-8
+"""What a step may add to errors of loops and to what their velocities make of these in a step."""
 
+ROUND_OFF = 16.0
+"""The least that counts as growth, over the relative round-off."""
 
-TUNING = Tuning()
+CREEPING = 1e-5
+"""Errors of loops that are taken back however small the steps are that made them."""
+
+ENERGY = 1e-5
+"""Fraction of the kinetic energy by which two steps may differ from one in their place."""
+
+HALVINGS = 12
+"""Most times that a step is halved."""
 
 
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
@@ -72,8 +71,8 @@ class Loops:
         self._tree, self._dt = tree, [a.name for a in arguments].index("dt")
         self._errors = compile(tree, self.constraints, "constraint_errors")
         self._over = self._units()
-        round_off = TUNING.round_off * float(np.finfo(dtype).eps)
-        self._growth, self._energy = max(TUNING.growth, round_off), max(TUNING.energy, round_off)
+        round_off = ROUND_OFF * float(np.finfo(dtype).eps)
+        self._growth, self._energy = max(GROWTH, round_off), max(ENERGY, round_off)
         self._is_resolved = of.options.integrator == "rk4"
         self._start: Array | None = None
 
@@ -92,8 +91,8 @@ class Loops:
         if self._start is None:
             self._start = gaps[0]
             self.closed = gaps[0] <= OPEN
-            self.kept = self.closed & (reach[0] - gaps[0] <= TUNING.consistent) & self._is_resolved
-        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + TUNING.creeping)
+            self.kept = self.closed & (reach[0] - gaps[0] <= CONSISTENT) & self._is_resolved
+        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + CREEPING)
         return np.asarray(self.kept & found)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
@@ -124,7 +123,7 @@ class Loops:
         bad = self._opens(given, end, dt) | ~self._same_energy(given, whole, end)
         gaps, _ = self._measured(given[:STATE], dt)
         at = np.flatnonzero(bad & (gaps <= OPEN))
-        if len(at) and depth < TUNING.halvings:
+        if len(at) and depth < HALVINGS:
             some = [x[at] for x in half]
             for first in (middle, None):
                 ends = [x[at] for x in first] if first is not None else solve(some, numbers[at])

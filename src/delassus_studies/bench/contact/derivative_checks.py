@@ -19,7 +19,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.accuracy.closed_loops import kept_closed
-from delassus.algorithms.dynamics.smooth_motion import TUNING
+from delassus.algorithms.dynamics.smooth_motion import OPENING_FRACTION
 from delassus.contact import Box, Sphere
 from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array
@@ -246,7 +246,7 @@ def _opens(kernel: ds.Kernel, given: list[Array], along: Array) -> Array:
     q, v = given[:2]
     M, opened = ds.mass_matrix(tree, q), along - np.einsum("nij,nj->ni", kept_closed(tree, loops, q), along)
     moved, moving = (np.einsum("ni,nij,nj->n", x, M, x) for x in (STEP * opened, v))
-    return np.asarray(moved > TUNING.opening_fraction * moving)
+    return np.asarray(moved > OPENING_FRACTION * moving)
 
 
 def measure(record: Record, quick: bool = False) -> Iterator[Record]:

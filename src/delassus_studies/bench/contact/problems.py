@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.algorithms.contact.law import TUNING as STEP
+from delassus.algorithms.contact.law import CORRECTION
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.constraints.contact import frame_of
 from delassus.model.description import RawJoint, RawLink, Root
@@ -304,7 +304,7 @@ def judge(made: Problems, impulses: Array, pyramid: bool) -> tuple[Array, Array,
         free = free + np.einsum("nij,nj->ni", inverse, own)
     if made.loops:
         smooth = compile_at_once(tree, made.loops, "smooth_motion", outputs="reached")
-        free = turned = smooth(q, v, values["tau"], values["dt"], STEP.correction)
+        free = turned = smooth(q, v, values["tau"], values["dt"], CORRECTION)
         J = ds.jacobian(tree, [c.as_loop for c in made.loops], q)
         side = inverse @ np.swapaxes(J, 1, 2)
         through = side @ np.linalg.pinv(J @ side, hermitian=True)

@@ -25,7 +25,7 @@ from delassus.algorithms.contact.changes.points import (
 from delassus.algorithms.contact.changes.response import inverted
 from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.correction import Displacement, displaced
-from delassus.algorithms.contact.law import TUNING
+from delassus.algorithms.contact.law import COMPLIANCE, CORRECTION
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
 from delassus.algorithms.contact.solution import StepSolution
 from delassus.algorithms.contact.springs import Springs
@@ -79,7 +79,7 @@ def bound_changes(
         moved = h * (with_rates(Dual(u, rates_of(moving[own])), q=rows[own], v=rows_of_v[own]) + turning)
         if displaced:
             moved = moved + displaced[own]
-        bounds.append(law.gap_correction(dual, gap, moved, step.penetration, TUNING.correction)[1])
+        bounds.append(law.gap_correction(dual, gap, moved, step.penetration, CORRECTION)[1])
     states = ([(name, k) for k in range(nv)] for name in ("q", "v"))
     with_q, with_v, with_parameters = (dual.rates(bounds, keys) for keys in (*states, varied.parameters))
     with_moved = [rates_of(x).get(TURNING, 0.0) for x in bounds]
@@ -260,11 +260,11 @@ def _compliance_changes(
     out = list[Matrix]()
     for row in rows:
         if row >= n:
-            out.append(scaled_matrix(ops, TUNING.compliance, changes[row]))
+            out.append(scaled_matrix(ops, COMPLIANCE, changes[row]))
             continue
         own_law, each = laws[row // 3], squares[row // 3]
         mean = sum(own_law.sizes(step.size_of), cast(Scalar, 0.0)) * (1.0 / 3.0)
-        part = TUNING.compliance / 3.0 * ops.less(least, mean)
+        part = COMPLIANCE / 3.0 * ops.less(least, mean)
         inert = _sum([scaled_matrix(ops, y, changes[k]) for k, y in zip(own_law.rows, each, strict=True)])
         rowwise = _sum([scaled_matrix(ops, y, own_rows[k]) for k, y in zip(own_law.rows, each, strict=True)])
         own_part = ops.hstack([turned[row // 3], rowwise])
@@ -306,7 +306,7 @@ def _gap_changes(found: StepSolution, rest: DynamicsProblem, varied: Varied) -> 
     parts: list[Scalar] = [0.0] * rest.problem.n_rows
     for block in found.moved.blocks:
         for k in block.loops:
-            parts[rows[k]] = [TUNING.correction * (1.0 - block.smooth.closed)] * (rows[k].stop - rows[k].start)
+            parts[rows[k]] = [CORRECTION * (1.0 - block.smooth.closed)] * (rows[k].stop - rows[k].start)
     return diagonal(ops, parts) @ ops.hstack([error_changes(rest), varied.errors()])
 
 
@@ -336,7 +336,7 @@ def _of_limit(ops: Ops, distances: Sequence[Scalar | None], moved: Scalar, s: Sc
     for distance, side in zip(distances, (1.0, -1.0), strict=True):
         if distance is not None:
             after = distance + side * moved
-            own = -(TUNING.correction * ops.less(after, -beyond) + ops.less(0.0, after))
+            own = -(CORRECTION * ops.less(after, -beyond) + ops.less(0.0, after))
             rate = ops.select(ops.less(0.0, side * s), own, rate)
     return rate
 
@@ -349,19 +349,19 @@ def _most_wanted(step: KernelStep, found: StepSolution, gaps: Matrix, varied: Va
         moved = step.h * found.solved.outcome.velocities[row] + found.displaced[row]
         if row < 3 * n:
             gap = step.points[row // 3][0].gap
-            wanted.append(law.gap_correction(ops, gap, moved, step.penetration, TUNING.correction)[0])
+            wanted.append(law.gap_correction(ops, gap, moved, step.penetration, CORRECTION)[0])
             sides.append((k, 1.0))
             continue
         for distance, side in zip(step.distances(joints[row - 3 * n]), (1.0, -1.0), strict=True):
             if distance is not None:
                 after = distance + side * moved
-                wanted.append(law.limit_correction(ops, after, TUNING.correction, goals.beyond)[0])
+                wanted.append(law.limit_correction(ops, after, CORRECTION, goals.beyond)[0])
                 sides.append((k, side))
     rates: list[Scalar] = [0.0] * len(goals.rows)  # of points with gaps, of limits with where the joint is
     by = [step.weights.rows[goals.rows[k]] for k, _ in sides]
     ((*parts,),) = ops.entries(_of_largest(ops, wanted, by, goals.most))
     for (k, side), part in zip(sides, parts, strict=True):
-        rates[k] = rates[k] - TUNING.correction * side * part
+        rates[k] = rates[k] - CORRECTION * side * part
     nv, m = step.tree.nv, len(goals.rows)
     of_gaps = ops.hstack([gaps, ops.zeros(n, m), varied.rates([c.gap for c, *_ in varied.points])])
     out = ops.put(ops.matrix([[0.0] * n + rates[n:]]), (1, ops.shape(of_gaps)[1]), (0,), range(nv, nv + m))

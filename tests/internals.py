@@ -22,7 +22,7 @@ from delassus.compiler.jit import compile as runtime_loops
 from delassus.compiler.jit.compile import Bound, compiled, compiled_for, inlined
 from delassus.compiler.jit.memory import call_at
 from delassus.compiler.machine import ptx as ptx_module
-from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import optimise

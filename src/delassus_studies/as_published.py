@@ -39,7 +39,7 @@ from delassus.algorithms.dynamics.popov_vereshchagin.early_rows import EarlyElim
 from delassus.algorithms.dynamics.popov_vereshchagin.link_elimination import back_substitution, transform_and_drift
 from delassus.algorithms.dynamics.popov_vereshchagin.parts import RowKinds, early_parts, link_parts, take_parts
 from delassus.algorithms.dynamics.popov_vereshchagin.steps import Combined, Label
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.osim import METHODS as OSIM_METHODS
@@ -306,7 +306,7 @@ class LateRows(EarlyElimination):
         self.eliminate_forces([first])  # eqs. 62, 63
 
 
-def pv_early(motion: DynamicsProblem) -> Solution:
+def pv_early(motion: DynamicsProblem) -> DynamicsSolution:
     """PV-early with each link as in `LateRows`; hard rows, each on one link, that joints of one degree can take."""
     problem, kinds, links = motion.problem, RowKinds(), dict[int, EarlyElimination]()
     parts = [*link_parts(motion), *early_parts(motion, set(), kinds, {})]
@@ -317,7 +317,7 @@ def pv_early(motion: DynamicsProblem) -> Solution:
     links[WORLD] = EarlyElimination(problem, WORLD, take_parts(problem, WORLD, parts), kinds)
     links[WORLD].drop_unmet_rows()
     qdd, multipliers = back_substitution(motion, links)
-    return Solution(qdd, -multipliers)
+    return DynamicsSolution(qdd, -multipliers)
 
 
 DYNAMICS = {**METHODS, "pv-early": pv_early}

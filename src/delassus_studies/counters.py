@@ -25,7 +25,7 @@ import numpy as np
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.state import EliminationOrder
-from delassus.compiler.machine.cpu import Code, Host, host, object_code
+from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code
 from delassus.compiler.passes.simplify import PASSES
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
@@ -278,7 +278,7 @@ def loop(dtype: str, kind: str) -> str:
 
 def _seconds(object_file: bytes, dtype: str) -> float:
     """Least seconds of one round: the fastest of several tries is what the core can do."""
-    code, lanes = Code(object_file), host().lanes(dtype)
+    code, lanes = ObjectCode(object_file), host().lanes(dtype)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(code.address("run"))
     memory = np.zeros((CHAINS * (UNROLLED + 1) + 10) * lanes, dtype=dtype)
     numbers = memory[-memory.ctypes.data % 64 // memory.itemsize :]

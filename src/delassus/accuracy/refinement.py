@@ -22,7 +22,7 @@ from operator import add
 from typing import NamedTuple
 
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides, row_accelerations
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import EndEffector
 from delassus.algorithms.rnea import accelerations, to_joints
@@ -65,8 +65,8 @@ class Change(NamedTuple):
 
 def relative_error(
     motion: DynamicsProblem,
-    method: Callable[[DynamicsProblem], Solution],
-    solution: Solution,
+    method: Callable[[DynamicsProblem], DynamicsSolution],
+    solution: DynamicsSolution,
     round_off: float,
     negligible: float,
     change: Change | None = None,
@@ -78,7 +78,7 @@ def relative_error(
     derivatives the terms are those of what changes as well, of the ``change``.
     """
     ops = motion.ops
-    terms = Terms(motion, Solution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
+    terms = Terms(motion, DynamicsSolution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
     delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
     for missed, sizes, least in zip(terms.missed, terms.sizes, (0.0, negligible * terms.usual_rows), strict=True):
@@ -237,7 +237,7 @@ class Terms(Usual):
         still.
     """
 
-    def __init__(self, motion: DynamicsProblem, solution: Solution) -> None:
+    def __init__(self, motion: DynamicsProblem, solution: DynamicsSolution) -> None:
         super().__init__(motion)
         ops, problem, tree = motion.ops, motion.problem, motion.tree
         self._qdd = [ops.take(solution.qdd, range(sv.start, sv.stop), None) for sv in tree.v_slices]

@@ -15,7 +15,7 @@ from delassus.frozen import Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.control import CONTROL
 from delassus.quantities.evaluate import held_rows
-from delassus.quantities.keywords import Arrays, Constraints, Motion
+from delassus.quantities.keywords import ConstraintArguments, Constraints, Surroundings
 from delassus.quantities.request import AUTO
 from delassus.runtime.calls import DirectCall, evaluated, system_of
 from delassus.spatial.rotations import Array
@@ -55,7 +55,7 @@ class Control(Frozen):
         return f"{type(self).__name__}(tau={self.tau.shape}, forces={[f.shape for f in self.forces]})"
 
 
-class _Tasks(Arrays, Motion, total=False):
+class _Tasks(ConstraintArguments, Surroundings, total=False):
     """Further keywords of `control`."""
 
     active: ArrayLike

@@ -16,7 +16,7 @@ from delassus.constraints import row_slices
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.inverse_dynamics import BIAS_FORCE, INVERSE_DYNAMICS, INVERSE_DYNAMICS_DERIVATIVES
-from delassus.quantities.keywords import Arrays, Constraints, Motion, Payloads
+from delassus.quantities.keywords import ConstraintArguments, Constraints, Payloads, Surroundings
 from delassus.quantities.request import AUTO
 from delassus.spatial.rotations import Array
 
@@ -90,7 +90,7 @@ class InverseDynamics(Frozen):
         return f"{type(self).__name__}(tau={self.tau.shape}, status={', '.join(statuses)})"
 
 
-class _Constrained(Arrays, Motion, total=False):
+class _Constrained(ConstraintArguments, Surroundings, total=False):
     """Keywords of inverse dynamics with constraints."""
 
     weights: ArrayLike | None
@@ -101,7 +101,7 @@ class _Constrained(Arrays, Motion, total=False):
 @overload
 def inverse_dynamics(
     tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: tuple[()] = (), *, motors: None = None,
-    payloads: Payloads = None, **given: Unpack[Motion],
+    payloads: Payloads = None, **given: Unpack[Surroundings],
 ) -> Array: ...  # fmt: skip
 @overload
 def inverse_dynamics(
@@ -243,7 +243,7 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 def inverse_dynamics_derivatives(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
 ) -> InverseDynamicsDerivatives:
     """Derivatives of the joint forces of `inverse_dynamics` with positions, velocities and accelerations.
 
@@ -278,7 +278,9 @@ def inverse_dynamics_derivatives(
     return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
 
 
-def bias_force(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Motion]) -> Array:
+def bias_force(
+    tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
+) -> Array:
     """Joint forces ``c`` that keep ``q̈ = 0``: Coriolis, centrifugal, gravity, wrenches, passive forces.
 
     Takes what `inverse_dynamics` takes, without ``qdd``, and raises what that raises.

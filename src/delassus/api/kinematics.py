@@ -16,7 +16,7 @@ from delassus.quantities.declarations.kinematics import (
     JACOBIAN_DRIFT,
     KINEMATICS,
 )
-from delassus.quantities.keywords import Arrays, Constraints, Frames, Reference
+from delassus.quantities.keywords import ConstraintArguments, Constraints, Frames, Reference
 from delassus.quantities.request import AUTO
 from delassus.spatial.rotations import Array
 
@@ -152,7 +152,7 @@ def frame_acceleration(
     return bound.run()["accelerations"]
 
 
-def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[Arrays]) -> Array:
+def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack[ConstraintArguments]) -> Array:
     """Constraint Jacobian ``J``: ``J v`` are the velocities along the constraint rows (m/s, rad/s).
 
     Takes what `delassus` takes, without ``method``, and raises what that raises; payloads change nothing.
@@ -172,7 +172,9 @@ def jacobian(tree: Tree, constraints: Constraints, q: ArrayLike, **given: Unpack
     return bind(tree, constraints, JACOBIAN, {"q": q}, AUTO, **given).run()["J"]
 
 
-def jacobian_drift(tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayLike, **given: Unpack[Arrays]) -> Array:
+def jacobian_drift(
+    tree: Tree, constraints: Constraints, q: ArrayLike, v: ArrayLike, **given: Unpack[ConstraintArguments]
+) -> Array:
     """Bias ``J̇ v`` of constraints: the rate of ``J v`` is ``J q̈ + J̇ v``.
 
     Takes ``tree``, ``q``, ``v``, ``constraints``, ``rows`` and ``placements`` as `forward_dynamics` does, and raises

@@ -18,7 +18,7 @@ from delassus.model.check import check_batch, check_generator
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.loops import CLOSE_LOOPS, REDUCED_DYNAMICS
-from delassus.quantities.keywords import Arrays, Constraints, Passive
+from delassus.quantities.keywords import ConstraintArguments, Constraints, Passive
 from delassus.quantities.request import AUTO
 from delassus.spatial.rotations import Array
 
@@ -147,7 +147,12 @@ class ClosedLoops(Frozen):
 
 
 def close_loops(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, hold: Iterable[str] = (), **given: Unpack[Arrays]
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    hold: Iterable[str] = (),
+    **given: Unpack[ConstraintArguments],
 ) -> ClosedLoops:
     """Nearest configuration at which constraints hold, by damped Gauss-Newton steps.
 
@@ -272,7 +277,7 @@ def reduced_dynamics(
     output: Constraint | Iterable[Constraint] | None = None,
     gravity: ArrayLike | None = None,
     passive: Passive = "model",
-    **given: Unpack[Arrays],
+    **given: Unpack[ConstraintArguments],
 ) -> ReducedDynamics:
     """Dynamics of independent coordinates under constraints: transmission, mass matrix, bias and Delassus matrix.
 

@@ -23,7 +23,7 @@ from delassus.quantities.declarations.osim import (
     MASS_MATRIX,
     OSIM,
 )
-from delassus.quantities.keywords import Arrays, Constraints, DynamicsMethod, OsimMethod, Payloads
+from delassus.quantities.keywords import ConstraintArguments, Constraints, DynamicsMethod, OsimMethod, Payloads
 from delassus.quantities.request import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
 from delassus.spatial.rotations import Array
@@ -33,7 +33,12 @@ OSIM_METHODS: tuple[OsimMethod, ...] = get_args(OsimMethod)
 
 
 def delassus(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: OsimMethod = "pv-osimr",
+    **given: Unpack[ConstraintArguments],
 ) -> Array:
     """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
 
@@ -84,7 +89,12 @@ def delassus(
 
 
 def osim(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: OsimMethod = "pv-osimr",
+    **given: Unpack[ConstraintArguments],
 ) -> Array:
     """Operational-space inertia matrix ``Λ = (J M⁻¹ Jᵀ)⁻¹``, as ``pinocchio``'s operational-space inertia.
 
@@ -112,7 +122,12 @@ def osim(
 
 
 def consistent_inverse(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, method: OsimMethod = "pv-osimr", **given: Unpack[Arrays]
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    method: OsimMethod = "pv-osimr",
+    **given: Unpack[ConstraintArguments],
 ) -> Array:
     """Dynamically consistent inverse ``J̄ = M⁻¹ Jᵀ Λ`` (..., nv, m) of the constraint Jacobian.
 
@@ -135,7 +150,12 @@ def consistent_inverse(
 
 
 def delassus_operator(
-    tree: Tree, constraints: Constraints, q: ArrayLike, *, damping: ArrayLike | None = None, **given: Unpack[Arrays]
+    tree: Tree,
+    constraints: Constraints,
+    q: ArrayLike,
+    *,
+    damping: ArrayLike | None = None,
+    **given: Unpack[ConstraintArguments],
 ) -> DelassusOperator:
     """Delassus matrix factorised without being formed (PV-OSIM-fast): ``solve``, ``apply``, ``dense``.
 
@@ -235,7 +255,7 @@ def impulse(
     method: DynamicsMethod | None = None,
     targets: Sequence[ArrayLike | None] | None = None,
     active: ArrayLike | None = None,
-    **given: Unpack[Arrays],
+    **given: Unpack[ConstraintArguments],
 ) -> ImpulseDynamics:
     """Velocities after an impact, and its impulses: constraints close in no time, at the same configuration.
 

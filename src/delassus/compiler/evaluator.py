@@ -25,8 +25,8 @@ from functools import cache
 import numpy as np
 
 from delassus.compiler.machine import cache as disk
-from delassus.compiler.machine.cpu import Code, Host, host, object_code, versions
-from delassus.compiler.program.instructions import WIDTH, Control, instructions
+from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code, versions
+from delassus.compiler.program.instructions import WIDTH, ControlKind, instructions
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.operations import EMIT
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES
@@ -74,9 +74,12 @@ PROGRAMS = 32
 
 def machine(scalar: str, lanes: int, has_fma: bool) -> str:
     """Assembly of the machine."""
-    parts = [_Machine(scalar, 1, has_fma, 1, "one")]
+    parts = [_EvaluatorCode(scalar, 1, has_fma, 1, "one")]
     if lanes > 1:
-        parts += [_Machine(scalar, lanes, has_fma, 1, "few"), _Machine(scalar, lanes, has_fma, TOGETHER, "many")]
+        parts += [
+            _EvaluatorCode(scalar, lanes, has_fma, 1, "few"),
+            _EvaluatorCode(scalar, lanes, has_fma, TOGETHER, "many"),
+        ]
     head = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
     texts = [part.function() for part in parts]
     declarations = sorted({line for part in parts for line in part.text.declarations})
@@ -137,7 +140,7 @@ end:
 }}"""
 
 
-class _Machine:
+class _EvaluatorCode:
     """One of the functions."""
 
     def __init__(self, scalar: str, lanes: int, has_fma: bool, together: int, name: str) -> None:
@@ -316,7 +319,7 @@ class _Machine:
     def _run(self, workspace: str, repeated: str, n_places: str, row: str, vectors: str) -> None:
         """Go through the code, run by run of instructions of a kind."""
         code = self._field(Field.CODE, "ptr")
-        kinds = [Control.COPY, Control.SINCOS, *(op for op in Op if EMIT[op] is not None)]
+        kinds = [ControlKind.COPY, ControlKind.SINCOS, *(op for op in Op if EMIT[op] is not None)]
         self._line("%passes = alloca i64", "store i64 0, ptr %passes", "br label %begin", "begin:", "br label %next")
         self._line("next:", "")
         at_next = len(self.text.lines) - 1
@@ -326,7 +329,7 @@ class _Machine:
         body = self._do("getelementptr i32, ptr %at, i64 2")
         numbers = self._do(f"mul i64 {self._do(f'zext i32 {count} to i64')}, {WIDTH}")
         end = self._do(f"getelementptr i32, ptr {body}, i64 {numbers}")
-        every = [*kinds, Control.SKIP, Control.AGAIN, Control.END]
+        every = [*kinds, ControlKind.SKIP, ControlKind.AGAIN, ControlKind.END]
         self._line(f"switch i32 {kind}, label %impossible [", *(f"  i32 {x:d}, label %do{x:d}" for x in every), "]")
         self._line("impossible:", "unreachable")
         args = (workspace, repeated, n_places, row)
@@ -336,10 +339,10 @@ class _Machine:
             p = f"%{name}.p"
             self._line(f"{p} = phi ptr [ {body}, %{name} ], [ {p}.next, %{name}.last ]")
             made, *operands = self._operands(p)
-            n = 1 if x in (Control.COPY, Control.SINCOS) else arity(x)
+            n = 1 if x in (ControlKind.COPY, ControlKind.SINCOS) else arity(x)
             places = [self._operand(operand, *args) for operand in operands[:n]]
             goals = [self._target(made, workspace, row)]
-            if x == Control.SINCOS:
+            if x == ControlKind.SINCOS:
                 goals.append(self._target(operands[1], workspace, row))
             self._for_vectors(x, places, goals, vectors)
             self._line(f"br label %{name}.last", f"{name}.last:")
@@ -347,18 +350,18 @@ class _Machine:
             finished = self._do(f"icmp eq ptr {p}.next, {end}")
             self._line(f"br i1 {finished}, label %{name}.done, label %{name}.each", f"{name}.done:", "br label %next")
             comes_from.append((end, f"{name}.done"))
-        self._line(f"do{Control.SKIP:d}:")
+        self._line(f"do{ControlKind.SKIP:d}:")
         distance, flag, times, _ = self._operands(body)
         is_set = self._in_all(flag, workspace, row, vectors)
         comes_from.append((self._jump(is_set, end, distance), "skip.done"))
-        self._line("br label %skip.done", "skip.done:", "br label %next", f"do{Control.AGAIN:d}:")
+        self._line("br label %skip.done", "skip.done:", "br label %next", f"do{ControlKind.AGAIN:d}:")
         distance, flag, times, _ = self._operands(body)
         passes = self._do(f"add i64 {self._do('load i64, ptr %passes')}, 1")
         is_last = self._do(f"icmp eq i64 {passes}, {self._do(f'zext i32 {times} to i64')}")
         ends = self._do(f"or i1 {is_last}, {self._in_all(flag, workspace, row, vectors)}")
         self._line(f"store i64 {self._do(f'select i1 {ends}, i64 0, i64 {passes}')}, ptr %passes")
         comes_from.append((self._jump(self._do(f"xor i1 {ends}, true"), end, distance), "again.done"))
-        self._line("br label %again.done", "again.done:", "br label %next", f"do{Control.END:d}:")
+        self._line("br label %again.done", "again.done:", "br label %next", f"do{ControlKind.END:d}:")
         self.text.lines[at_next] = f"%at = phi ptr {', '.join(f'[ {x}, %{block} ]' for x, block in comes_from)}"
 
     def _operands(self, p: str) -> list[str]:
@@ -429,12 +432,12 @@ class _Machine:
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
-_KEPT: list[Code] = []
+_KEPT: list[ObjectCode] = []
 """Copies of the machine, which stay: of objects that are garbage together, a program may outlive the last copy."""
 
 
 @cache
-def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[Code, int]]]:
+def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[ObjectCode, int]]]:
     """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
     scalar = "double" if dtype == "float64" else "float"
     processor = f"{this.triple} {this.cpu} {this.features}"
@@ -473,7 +476,7 @@ class Evaluated:
         self._record = np.array([fields[field] for field in Field], dtype=np.int64)
         content, self._free = _copies(dtype, host())
         if not self._free:
-            copy = Code(content)
+            copy = ObjectCode(content)
             _KEPT.append(copy)
             self._free += [(copy, k) for k in range(PROGRAMS)]
         self._code, self._k = self._free.pop()

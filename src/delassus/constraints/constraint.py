@@ -143,7 +143,7 @@ class Configuration(Protocol):
         """`Constraint.coefficients`, on the backend."""
 
 
-class Motion(Protocol):
+class RobotMotion(Protocol):
     """Interface of a robot in motion (`delassus.algorithms.dynamics.state.DynamicsProblem`)."""
 
     @property
@@ -173,11 +173,11 @@ class Motion(Protocol):
 class At:
     """A constraint of a robot at a configuration and, where that is asked for, in motion."""
 
-    def __init__(self, robot: Configuration, index: int, motion: Motion | None = None) -> None:
+    def __init__(self, robot: Configuration, index: int, motion: RobotMotion | None = None) -> None:
         self.robot, self.ops, self.tree, self.index, self._motion = robot, robot.ops, robot.tree, index, motion
 
     @property
-    def motion(self) -> Motion:
+    def motion(self) -> RobotMotion:
         """The robot in motion."""
         assert self._motion is not None, "asked for at rest"
         return self._motion

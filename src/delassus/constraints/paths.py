@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, Motion
+from delassus.constraints.constraint import At, Candidate, Configuration, Constraint, RobotMotion
 from delassus.constraints.contact import Contact
 from delassus.constraints.shapes.convex_distance import TINY, Placed
 from delassus.constraints.shapes.convex_patch import contacts
@@ -78,7 +78,7 @@ class Twist(NamedTuple):
 Twists = Mapping[int, Twist]
 
 
-class Hit(NamedTuple):
+class FirstHit(NamedTuple):
     """What a link hits first: when, as a part of the step, and the change of its velocity (3,) that this makes."""
 
     time: Scalar
@@ -91,7 +91,7 @@ class StepPath(NamedTuple):
     ``motion`` is that at the start of the step, of ``h`` seconds; ``penetration`` (m) is left alone.
     """
 
-    motion: Motion
+    motion: RobotMotion
     h: Scalar
     penetration: float
     epsilon: float
@@ -101,7 +101,7 @@ class StepPath(NamedTuple):
         pairs = pairs_of(robot.constraints)
         if not pairs:
             return robot.candidates
-        return Paths(robot, pairs, self.twists(robot, V), self).candidates()
+        return LinkPaths(robot, pairs, self.twists(robot, V), self).candidates()
 
     def twists(self, robot: Configuration, V: Sequence[Matrix] | None = None) -> Twists:
         """Twists at the start of the step of all links that have contacts; ``V`` (6 × 1) are those in body frames."""
@@ -123,7 +123,7 @@ def pairs_of(constraints: Sequence[Constraint]) -> dict[int, Contact]:
     return {k: c for k, c in enumerate(constraints) if isinstance(c, Contact) and c.second is not None}
 
 
-class Paths:
+class LinkPaths:
     """Paths of links in a step, and contacts of pairs of shapes on them."""
 
     def __init__(self, robot: Configuration, pairs: Mapping[int, Contact], twists: Twists, path: StepPath) -> None:
@@ -230,18 +230,18 @@ class Paths:
         there: Any = SimpleNamespace(ops=self.ops, tree=robot.tree, link_rotations=rotations, origins=origins)
         return self.pairs[k].placed(At(there, k))
 
-    def _first_hits(self, entries: Mapping[int, Entry]) -> dict[int, Hit]:
+    def _first_hits(self, entries: Mapping[int, Entry]) -> dict[int, FirstHit]:
         """What each link hits first that could hit something else; none where there is no such link."""
         others = {link: [k for k, points in self.found.items() if link in points[0].arms] for link in self.twists}
         shared = {link for link, on in others.items() if len(on) > 1 and {*on} & {*self.pairs}}
         if not shared:
             return {}
-        ops, first = self.ops, {link: Hit(NEVER, [0.0] * 3) for link in shared}
+        ops, first = self.ops, {link: FirstHit(NEVER, [0.0] * 3) for link in shared}
 
         def hit(link: int, sign: float, share: float, time: Scalar, push: Scalar, n: Vector) -> None:
             earlier, before = ops.less(time, first[link].time), first[link]
             change = [(sign * share) * (push * x) for x in n]
-            first[link] = Hit(ops.minimum(time, before.time), chosen(ops, earlier, change, before.change))
+            first[link] = FirstHit(ops.minimum(time, before.time), chosen(ops, earlier, change, before.change))
 
         for k, points in self.found.items():
             links = list(points[0].arms)
@@ -261,7 +261,7 @@ class Paths:
                         hit(link, sign, share, time, push, n)
         return first
 
-    def _bent(self, twists: Twists, first: Mapping[int, Hit]) -> Twists:
+    def _bent(self, twists: Twists, first: Mapping[int, FirstHit]) -> Twists:
         """Twists that keep each link out of what it hits first."""
         return {
             link: twist if link not in first else Twist(plus(twist.linear, first[link].change), twist.angular)

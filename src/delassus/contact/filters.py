@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.errors import ConfigurationError, shown, unknown_name
-from delassus.formats.mujoco.colliders import Surface
+from delassus.formats.mujoco.colliders import GeomSurface
 from delassus.model.check import check_list, check_number
 from delassus.model.edit.combine import SEPARATOR
 from delassus.model.shapes import Collider, HalfSpace
@@ -146,7 +146,7 @@ def radius_rates(rule: int, own: Array) -> Array:
 
 
 def materials_of_pairs(
-    rule: FrictionRule, surfaces: tuple[dict[str, Surface], Materials], colliders: Sequence[Collider],
+    rule: FrictionRule, surfaces: tuple[dict[str, GeomSurface], Materials], colliders: Sequence[Collider],
     ignored: Iterable[tuple[str, str]], floor: float | None,
 ) -> Materials:  # fmt: skip
     """What pairs of geoms have by their ``condim``, ``priority`` and ``<pair>``, where it is not what the rule makes.
@@ -160,7 +160,7 @@ def materials_of_pairs(
     pairs = [(a, b) for k, a in enumerate(known) for b in known[k + 1 :]]
     given = {frozenset(pair) for pair in out}
     if floor is not None:
-        geoms = {**geoms, FLOOR: Surface(floor, 0.0, 0.0, 3, 0)}
+        geoms = {**geoms, FLOOR: GeomSurface(floor, 0.0, 0.0, 3, 0)}
         own[FLOOR] = Collider("world", HalfSpace(), friction=floor, name=FLOOR)
         pairs += [(a, FLOOR) for a in known if own[a].link != "world"]
     for a, b in pairs:
@@ -174,7 +174,7 @@ def materials_of_pairs(
         else:
             lengths = radius_of(number, x.torsional, y.torsional), radius_of(number, x.rolling, y.rolling)
             sliding, condim = float(friction_of(number, x.friction, y.friction)), max(x.condim, y.condim)
-            wanted = Surface(sliding, float(lengths[0]), float(lengths[1]), condim, x.priority).alone
+            wanted = GeomSurface(sliding, float(lengths[0]), float(lengths[1]), condim, x.priority).alone
         by_rule = _by_rule(number, own[a], own[b])
         different = {name: u for name, u, v in zip(PAIR_MATERIAL, wanted, by_rule, strict=True) if u != v}
         if different:

@@ -8,7 +8,7 @@ from typing import Any
 
 from delassus.errors import unknown_name
 from delassus.formats.load import Description, read_description
-from delassus.formats.mujoco.colliders import Surface, colliders_of_model, ignored_of_model, surfaces_of_model
+from delassus.formats.mujoco.colliders import GeomSurface, colliders_of_model, ignored_of_model, surfaces_of_model
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
@@ -147,7 +147,7 @@ def load_ignored(
     return tuple((prefix + first, prefix + second) for first, second in pairs)
 
 
-def load_surfaces(robot: Any) -> tuple[dict[str, Surface], dict[tuple[str, str], dict[str, float]]]:
+def load_surfaces(robot: Any) -> tuple[dict[str, GeomSurface], dict[tuple[str, str], dict[str, float]]]:
     """Surfaces of the geoms of an MJCF description, and materials of its pairs; see `surfaces_of_model`."""
     return surfaces_of_model(_read(robot, MAX_BYTES))
 

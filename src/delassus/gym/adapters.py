@@ -58,7 +58,7 @@ def stable_baselines3(envs: Worlds) -> Any:
 def _adapter(base: Any) -> Any:
     """Class of vector environments of Stable-Baselines3, whose class ``base`` is, around worlds."""
 
-    class Adapted(base):  # type: ignore[misc]
+    class StableBaselinesWorlds(base):  # type: ignore[misc]
         """Vector environment of Stable-Baselines3 around ``envs``."""
 
         def __init__(self, envs: Worlds) -> None:
@@ -112,7 +112,7 @@ def _adapter(base: Any) -> Any:
                 advice = "Worlds share attributes and methods: leave indices out."
                 raise ConfigurationError(name, "all worlds", shown(indices), advice)
 
-    return Adapted
+    return StableBaselinesWorlds
 
 
 def rsl_rl(envs: Worlds) -> Any:
@@ -152,7 +152,7 @@ def rsl_rl(envs: Worlds) -> Any:
         raise missing_dependency("rsl-rl-lib", "rsl-rl", "vectors of rsl_rl") from cause
     _check(envs, wrapped=False)
 
-    class Adapted(VecEnv):  # type: ignore[misc]
+    class RslRlWorlds(VecEnv):  # type: ignore[misc]
         """Vector environment of rsl_rl around ``envs``."""
 
         def __init__(self) -> None:
@@ -181,7 +181,7 @@ def rsl_rl(envs: Worlds) -> Any:
         def _grouped(self, observations: Any) -> Any:
             return TensorDict({"policy": torch.as_tensor(observations)}, batch_size=[self.num_envs])
 
-    return Adapted()
+    return RslRlWorlds()
 
 
 def _check(envs: Any, wrapped: bool = True) -> None:

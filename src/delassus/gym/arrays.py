@@ -40,7 +40,7 @@ def scrambled(x: Any) -> Any:
     return x ^ ((x >> 31) & (2**33 - 1))
 
 
-def uniform(arrays: Arrays, keys: Any, drawn: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
+def uniform(arrays: ArrayLibrary, keys: Any, drawn: Any, low: Any, high: Any, shape: tuple[int, ...]) -> Any:
     """Random numbers (k, *shape) between ``low`` and ``high`` from streams (k,), each with its key.
 
     ``drawn`` (k,) is how many numbers were drawn from each stream before. A number is a function of its key and its
@@ -70,7 +70,7 @@ def check_kernel(kernel: Any) -> Kernel | CudaKernel:
     raise ConfigurationError("kernel", wanted, shown(kernel), "Pass what delassus.compile returns.")
 
 
-def check_drawn(arrays: Arrays, low: Any, high: Any, shape: Any, worlds: Any) -> tuple[Any, Any, tuple[int, ...]]:
+def check_drawn(arrays: ArrayLibrary, low: Any, high: Any, shape: Any, worlds: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """Return what `uniform` takes for worlds (k,); or `ConfigurationError`. Numbers on a GPU are not looked at."""
     k = len(worlds)
     several = check_list("shape", shape, "sizes, such as (3,)", "It is that of the numbers of one world.")
@@ -111,7 +111,7 @@ def key_of(seed: int) -> int:
     return seed if seed < 2**63 else int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
 
 
-def mask_of(arrays: Arrays, mask: Any, n: int) -> NDArray[np.bool_]:
+def mask_of(arrays: ArrayLibrary, mask: Any, n: int) -> NDArray[np.bool_]:
     """Mask (n,) of the worlds to reset, all if ``mask`` is None; or `ConfigurationError`."""
     if mask is None:
         return np.ones(n, bool)
@@ -122,7 +122,7 @@ def mask_of(arrays: Arrays, mask: Any, n: int) -> NDArray[np.bool_]:
     return found
 
 
-class Arrays(Protocol):
+class ArrayLibrary(Protocol):
     """A library of arrays on a device, with functions ``xp`` that all libraries share: ``where``, ``exp``, ``hstack``.
 
     ``waits``: whether numbers can be asked for at no cost. On a GPU the processor would wait for them.
@@ -245,6 +245,6 @@ def check_device(device: Any) -> str:
     raise ConfigurationError("device", "'cpu', 'cuda' or such as 'cuda:1'", shown(device), "Leave it out for 'cpu'.")
 
 
-def arrays_of(device: Any) -> Arrays:
+def arrays_of(device: Any) -> ArrayLibrary:
     """Arrays on a device."""
     return OfNumPy() if check_device(device) == "cpu" else OfPyTorch(device)

@@ -22,7 +22,7 @@ from delassus.contact import Collider, HalfSpace
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.gym.arrays import (
     MOST_NUMBERS,
-    Arrays,
+    ArrayLibrary,
     Range,
     arrays_of,
     check_device,
@@ -188,7 +188,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         self.single_action_space = Box(-1.0, 1.0, (actions,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, n)
         self.action_space = batch_space(self.single_action_space, n)
-        self.arrays: Arrays = arrays_of(device)
+        self.arrays: ArrayLibrary = arrays_of(device)
         if kernel.target != target_of(device):
             wanted, came = f"one compiled with target={target_of(device)!r}", f"target={kernel.target!r}"
             raise ConfigurationError("kernel", wanted, came, f"The worlds are on device={device!r}.")

@@ -35,7 +35,7 @@ CREASE = 0.8
 """Cosine of the angle between a face and the mean of its neighbours beyond which an edge is sharp."""
 
 
-class Surface(NamedTuple):
+class Triangles(NamedTuple):
     """Triangles on a link.
 
     Attributes
@@ -57,7 +57,7 @@ class Surface(NamedTuple):
     colour: tuple[int, int, int]
 
 
-def surfaces(scene: Scene, q: Array) -> list[Surface]:
+def surfaces(scene: Scene, q: Array) -> list[Triangles]:
     """Shapes of robots by their descriptions, or else their colliders and bones; and the world's, but for half spaces.
 
     Bones are rods from each joint to those on its link and to its colliders, of a radius that suits the scene's size
@@ -71,7 +71,7 @@ def surfaces(scene: Scene, q: Array) -> list[Surface]:
         if (key := id(collider.shape)) not in made:
             made[key] = thinned(*creased(*triangles_of(collider.shape)), GRAIN * size)
         vertices, normals, faces = made[key]
-        found.append(Surface(link, vertices @ R.T + p, normals @ R.T, faces, colour))
+        found.append(Triangles(link, vertices @ R.T + p, normals @ R.T, faces, colour))
 
     shown: dict[int, list[Collider]] = {}
     for name, source in scene.descriptions.items():
@@ -142,7 +142,7 @@ def rounded(length: float) -> float:
     return float(min((1.0, 2.0, 5.0, 10.0), key=lambda k: abs(k * decade - length)) * decade)
 
 
-def _bones(link: int, start: Array, ends: list[Array], radius: float) -> list[Surface]:
+def _bones(link: int, start: Array, ends: list[Array], radius: float) -> list[Triangles]:
     """Rods from one point to others, all in the frame of ``link``."""
     found = []
     for end in ends:
@@ -150,7 +150,7 @@ def _bones(link: int, start: Array, ends: list[Array], radius: float) -> list[Su
         if length > radius:
             vertices, normals, faces = creased(*triangles_of(Cylinder(radius, length)))
             R = rotation_between(np.array([0.0, 0.0, 1.0]), (end - start) / length)
-            found.append(Surface(link, vertices @ R.T + (start + end) / 2, normals @ R.T, faces, BONE_COLOUR))
+            found.append(Triangles(link, vertices @ R.T + (start + end) / 2, normals @ R.T, faces, BONE_COLOUR))
     return found
 
 

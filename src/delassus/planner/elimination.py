@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
 from delassus.constraints import Constraint
 from delassus.model.tree import WORLD, Tree
@@ -56,7 +56,7 @@ def loops(tree: Tree, constraints: Sequence[Constraint]) -> list[tuple[int, int]
 
 
 def fewest_operations(
-    tree: Tree, constraints: Sequence[Constraint], solve: Callable[[TraceOps, EliminationOrder], Solution]
+    tree: Tree, constraints: Sequence[Constraint], solve: Callable[[TraceOps, EliminationOrder], DynamicsSolution]
 ) -> EliminationOrder | None:
     """The best order for what ``solve`` traces; None: there are no loops, and nothing to choose."""
     closed = loops(tree, constraints)

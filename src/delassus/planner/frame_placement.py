@@ -113,7 +113,7 @@ def frame_placement(tree: Tree, constrained: Iterable[str] = (), *, free_base: b
     >>> bool(abs(ds.delassus(placed, tip, q) - ds.delassus(arm, tip, q)).max() < 1e-10)
     True
     """
-    search = _Search(tree, constrained, free_base)
+    search = _Descent(tree, constrained, free_base)
     for i in tree.root_to_leaves():
         search.improve(i, ahead=True)
     for i in tree.leaves_to_root():
@@ -121,7 +121,7 @@ def frame_placement(tree: Tree, constrained: Iterable[str] = (), *, free_base: b
     return _on_new_frames(tree, search.links, search.size)
 
 
-class _Search:
+class _Descent:
     """Coordinate descent on a local model of operations."""
 
     def __init__(self, tree: Tree, constrained: Iterable[str], free_base: bool) -> None:

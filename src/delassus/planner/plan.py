@@ -64,7 +64,7 @@ MARGIN = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class MethodPlan:
     """Plan of `auto` for the Delassus matrix of a robot and constraint set, with its reason.
 
     Attributes
@@ -118,7 +118,7 @@ def auto(problem: Problem) -> Matrix:
     return plan(problem.tree, problem.constraints, problem.payloads).run(problem)
 
 
-def plan(tree: Tree, constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -> Plan:
+def plan(tree: Tree, constraints: Sequence[Constraint], payloads: Sequence[str] = ()) -> MethodPlan:
     """Choose how to compute the Delassus matrix; plans are kept.
 
     Examples
@@ -145,8 +145,8 @@ class _Asked:
 
 @lru_cache(maxsize=256)
 @undisturbed
-def _plan(asked: _Asked) -> Plan:
-    return _Search(asked).plan()
+def _plan(asked: _Asked) -> MethodPlan:
+    return _CandidateSearch(asked).plan()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ class _Variant:
     branching: tuple[int, ...]
 
 
-class _Search:
+class _CandidateSearch:
     """Counts candidates, the promising ones first."""
 
     def __init__(self, asked: _Asked) -> None:
@@ -180,11 +180,11 @@ class _Search:
         links = [*(tree.placement(name).link for name in self._frames), *(tree.parents[i] for i in joints)]
         return [link for link in links if link != WORLD]
 
-    def plan(self) -> Plan:
+    def plan(self) -> MethodPlan:
         """The best candidate: a named method, one on placed body frames, or a cut set and a root."""
         named = self._named(self._tree, NAMED)
         method = min(named, key=lambda name: named[name])
-        best = Plan(method, (), self._root_name(0), named[method], named, 0, self._tree, None)
+        best = MethodPlan(method, (), self._root_name(0), named[method], named, 0, self._tree, None)
         placed = self._variant(0).tree
         for name, operations in self._named(placed, NAMED[len(CUT_COVERS) :], best.operations).items():
             if operations < best.operations * (1 - MARGIN):
@@ -197,11 +197,11 @@ class _Search:
                 best, method=CUT, cut=names, root=self._root_name(root), operations=operations, tree=own.tree,
                 coordinates=own.coordinates,
             )  # fmt: skip
-        plain = [Plan(name, (), self._root_name(0), n, named, 0, self._tree, None) for name, n in named.items()]
+        plain = [MethodPlan(name, (), self._root_name(0), n, named, 0, self._tree, None) for name, n in named.items()]
         accurate = (x for x in (best, *sorted(plain, key=lambda x: x.operations)) if self._is_accurate(x))
         return replace(next(accurate, best), considered=self._considered)
 
-    def _is_accurate(self, plan: Plan) -> bool:
+    def _is_accurate(self, plan: MethodPlan) -> bool:
         """Whether round-off leaves the matrix as exact as it is to be: inertias that are added up lose light links."""
         ops, G = self._traced(self._tree, plan.run)
         size = max((abs(ops.at[x]) for x in ops.nodes(G)), default=0.0)

@@ -14,7 +14,7 @@ from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_
 from delassus.model.check import common_batch, finite_array, library_of, normalised, real_array
 from delassus.model.tree import Tree
 from delassus.quantities.checks import Option, one_each
-from delassus.quantities.keywords import Arrays
+from delassus.quantities.keywords import ConstraintArguments
 from delassus.quantities.options import OPTIONS
 from delassus.spatial.rotations import Array
 
@@ -23,7 +23,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 LISTS = {"rows": ("Rows(link, m) constraint(s)", "K"), "placements": ("Frame(link, given=…)", "p")}
 """Keywords that hold one array for each argument: what asks for them, and what advice calls one."""
 
-KEYWORDS = (*Arrays.__annotations__, *OPTIONS)
+KEYWORDS = (*ConstraintArguments.__annotations__, *OPTIONS)
 """What the direct functions take beside states."""
 
 

@@ -25,16 +25,16 @@ from delassus.algorithms.dynamics.actuation import (
     transmission,
 )
 from delassus.algorithms.dynamics.derivatives.accelerations import (
+    AccelerationResponse,
     Dependence,
     Derivatives,
     Direction,
-    Response,
     derivatives,
     impact_derivatives,
 )
 from delassus.algorithms.dynamics.derivatives.actuation import control_rates
 from delassus.algorithms.dynamics.ltl import ltl
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobility_bound
@@ -178,7 +178,7 @@ class BoundRequest:
         self.estimate_derivatives(found.directions)
         return found
 
-    def derivatives(self, motion: DynamicsProblem, response: Response | None = None) -> Derivatives:
+    def derivatives(self, motion: DynamicsProblem, response: AccelerationResponse | None = None) -> Derivatives:
         """Derivatives of forward dynamics; ``response`` is that of the same robot and rows, if it has been made."""
         return derivatives(motion, self.resolve, response, is_dependent=self.has_dependent_rows)
 
@@ -260,11 +260,11 @@ class BoundRequest:
         """Forward dynamics by the request's method, by `ltl` of what has none."""
         return METHODS.get(self.request.method, ltl)
 
-    def solve(self, motion: DynamicsProblem) -> Solution:
+    def solve(self, motion: DynamicsProblem) -> DynamicsSolution:
         """Forward dynamics by the request's method, its error estimated."""
         return self._solved(motion)
 
-    def _solved(self, motion: DynamicsProblem) -> Solution:
+    def _solved(self, motion: DynamicsProblem) -> DynamicsSolution:
         self.ops.new_system()
         if self.request.is_singular and self.request.method not in ITERATIVE:
             self.ops.pivot(0.0, is_exact=True)
@@ -276,7 +276,9 @@ class BoundRequest:
                 self.errors.append(found.idle)
         return self.with_error(motion, found)
 
-    def with_error(self, motion: DynamicsProblem, solution: Solution, method: Method | None = None) -> Solution:
+    def with_error(
+        self, motion: DynamicsProblem, solution: DynamicsSolution, method: Method | None = None
+    ) -> DynamicsSolution:
         """The solution by a method, the request's if None; its error is estimated where errors are asked for."""
         if self.request.error_dtype:
             self.errors.append(self.error_of(motion, solution, method))
@@ -288,8 +290,8 @@ class BoundRequest:
         return self.request.has_dependent_rows
 
     def resolve(
-        self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
-    ) -> tuple[Solution, Matrix, Dependence | None]:
+        self, motion: DynamicsProblem, solution: DynamicsSolution, inverse: Matrix
+    ) -> tuple[DynamicsSolution, Matrix, Dependence | None]:
         """What `Resolve` says of a solution by `ltl`: it stays as it is."""
         return self.with_error(motion, solution), inverse, None
 
@@ -309,7 +311,7 @@ class BoundRequest:
     def error_of(
         self,
         motion: DynamicsProblem,
-        solution: Solution,
+        solution: DynamicsSolution,
         method: Method | None = None,
         change: Change | None = None,
     ) -> Scalar:
@@ -375,7 +377,7 @@ def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
 def elimination_order(request: Request) -> EliminationOrder | None:
     """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
 
-    def solve(ops: TraceOps, order: EliminationOrder) -> Solution:
+    def solve(ops: TraceOps, order: EliminationOrder) -> DynamicsSolution:
         bound = symbolic_request(request, ops)
         bound.order = order
         return METHODS[request.method](bound.motion())

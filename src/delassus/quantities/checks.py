@@ -27,7 +27,7 @@ GAINS = "in 1/s² and 1/s, of forces in N/m and N·s/m", "Without a gain pass 0.
 """What positive numbers are, and what to pass where zeros or negative ones were meant."""
 
 
-class Asked(NamedTuple):
+class OptionContext(NamedTuple):
     """What options are checked with; of a controller's constraints the first ones are ``tasks``, so many."""
 
     tree: Tree
@@ -72,11 +72,11 @@ class Option(NamedTuple):
     Attributes
     ----------
     check : callable
-        From `Asked`, the option and what is handed over to what `Options` holds.
+        From `OptionContext`, the option and what is handed over to what `Options` holds.
     kind, text : str
         What may be handed over, and what that does.
     default : object or callable
-        What stands for it if it is not given, or a function of `Asked` that says so.
+        What stands for it if it is not given, or a function of `OptionContext` that says so.
     argument : str
         Name of the argument that it asks for: by ``"input"``, or if it is a flag by True. With ``{i}`` there is one for
         each frame or constraint. "" is none.
@@ -94,7 +94,7 @@ class Option(NamedTuple):
         Names of which it is one, the first if not given.
     """
 
-    check: Callable[[Asked, Option, Any], Any]
+    check: Callable[[OptionContext, Option, Any], Any]
     kind: str
     text: str
     default: Any = None
@@ -134,7 +134,7 @@ class Option(NamedTuple):
         text = f"{self.text} ``{'True' if self.is_flag else chr(34) + 'input' + chr(34)}`` makes it an argument"
         return self.kind + ' or "input"' * (not self.is_flag), f"{text}, ``{self.argument}`` {layout}."
 
-    def arguments(self, asked: Asked, value: Any) -> Iterator[Argument]:
+    def arguments(self, asked: OptionContext, value: Any) -> Iterator[Argument]:
         """Arguments that it asks for by what `Options` holds."""
         if not self.is_each:
             if value is True or (isinstance(value, str) and value == "input"):
@@ -150,7 +150,7 @@ class Option(NamedTuple):
                     yield self._argument(asked, i, c, f"{self.argument.format(i='')} of {c!r}", layout=layout)
 
     def _argument(
-        self, asked: Asked, i: int = 0, c: Constraint | None = None, owner: str = "", **more: str
+        self, asked: OptionContext, i: int = 0, c: Constraint | None = None, owner: str = "", **more: str
     ) -> Argument:
         shape = tuple(asked.size(what, c) for what in self.shape)
         return Argument(
@@ -194,7 +194,7 @@ def positive(what: tuple[str, str], above: bool = True) -> Callable[[Tree, Any, 
     return check
 
 
-def numbers(asked: Asked, option: Option, value: Any) -> Any:
+def numbers(asked: OptionContext, option: Option, value: Any) -> Any:
     """Numbers that are built in, "input", or None where that is the default."""
     if value is None and option.default is None:
         return None
@@ -202,7 +202,7 @@ def numbers(asked: Asked, option: Option, value: Any) -> Any:
     return _built_in(asked, option, value, size, option.name)
 
 
-def _built_in(asked: Asked, option: Option, value: Any, size: int, owner: str) -> Any:
+def _built_in(asked: OptionContext, option: Option, value: Any, size: int, owner: str) -> Any:
     if isinstance(value, str) and value == "input":
         return value
     if option.values is None:
@@ -214,23 +214,25 @@ def _built_in(asked: Asked, option: Option, value: Any, size: int, owner: str) -
     return tuple(array.tolist())
 
 
-def numbers_or_none(asked: Asked, option: Option, value: Any) -> Any:
+def numbers_or_none(asked: OptionContext, option: Option, value: Any) -> Any:
     """The same; None if all are zero."""
     found = numbers(asked, option, value)
     return found if isinstance(found, str) or any(found) else None
 
 
-def numbers_of_each(asked: Asked, option: Option, value: Any) -> tuple[Any, ...]:
+def numbers_of_each(asked: OptionContext, option: Option, value: Any) -> tuple[Any, ...]:
     """Numbers of each constraint; the default where there is none, and None if that is."""
     given = [(c, option.default if x is None else x) for c, x in asked.each(option.name)]
     owner = f"{option.name} of "
     return asked.padded([None if x is None else _built_in(asked, option, x, c.size, f"{owner}{c!r}") for c, x in given])
 
 
-def coefficient(most: float = inf, what: str = "one number for each contact") -> Callable[[Asked, Option, Any], Any]:
+def coefficient(
+    most: float = inf, what: str = "one number for each contact"
+) -> Callable[[OptionContext, Option, Any], Any]:
     """A check of one number that is not negative, "input", or None."""
 
-    def check(asked: Asked, option: Option, value: Any) -> Any:
+    def check(asked: OptionContext, option: Option, value: Any) -> Any:
         if value is None or (isinstance(value, str) and value == "input"):
             return value
         return check_number(option.name, value, f"Or 'input': {what} comes with each call.", above=False, most=most)
@@ -238,12 +240,12 @@ def coefficient(most: float = inf, what: str = "one number for each contact") ->
     return check
 
 
-def smoothing(asked: Asked, option: Option, value: Any) -> Any:
+def smoothing(asked: OptionContext, option: Option, value: Any) -> Any:
     """The same; none is None."""
     return coefficient(what="it")(asked, option, value) or None
 
 
-def of_tasks(check: Callable[[Asked, Option, Any], Any]) -> Callable[[Asked, Option, Any], Any]:
+def of_tasks(check: Callable[[OptionContext, Option, Any], Any]) -> Callable[[OptionContext, Option, Any], Any]:
     """A check of what controllers alone have; None of all else."""
     return lambda asked, option, value: None if asked.tasks is None else check(asked, option, value)
 
@@ -251,12 +253,12 @@ def of_tasks(check: Callable[[Asked, Option, Any], Any]) -> Callable[[Asked, Opt
 # -- flags and choices -----------------------------------------------------------------------------------------------
 
 
-def flag(asked: Asked, option: Option, value: Any) -> bool:
+def flag(asked: OptionContext, option: Option, value: Any) -> bool:
     """True or False."""
     return check_flag(option.name, value, COMES)
 
 
-def flags_of_each(asked: Asked, option: Option, value: Any) -> tuple[bool, ...]:
+def flags_of_each(asked: OptionContext, option: Option, value: Any) -> tuple[bool, ...]:
     """A flag for each constraint; ``True`` means all that can have it."""
     can = [option.name != "poses" or _has_pose(asked, c, gains) for c, gains in asked.each("baumgarte")]
     if isinstance(value, bool):
@@ -272,11 +274,11 @@ def flags_of_each(asked: Asked, option: Option, value: Any) -> tuple[bool, ...]:
     return asked.padded(flags, False)
 
 
-def _has_pose(asked: Asked, c: Constraint, gains: Any) -> bool:
+def _has_pose(asked: OptionContext, c: Constraint, gains: Any) -> bool:
     return c.pose_size > 0 and (asked.tasks is not None or gains is not None)
 
 
-def impedance(asked: Asked, option: Option, value: Any) -> tuple[tuple[bool, ...], ...]:
+def impedance(asked: OptionContext, option: Option, value: Any) -> tuple[tuple[bool, ...], ...]:
     """A flag for each row of each task."""
     return tuple(_flags_of_rows(c, x) for c, x in asked.each(option.name))
 
@@ -289,14 +291,14 @@ def _flags_of_rows(c: Constraint, given: Any) -> tuple[bool, ...]:
     return tuple(np.broadcast_to(flags != 0.0, c.size).tolist())
 
 
-def choice(asked: Asked, option: Option, value: Any) -> str:
+def choice(asked: OptionContext, option: Option, value: Any) -> str:
     """One of the choices."""
     if not isinstance(value, str) or value not in option.choices:
         raise unknown_name(option.name, value, option.choices)
     return value
 
 
-def control(asked: Asked, option: Option, value: Any) -> str:
+def control(asked: OptionContext, option: Option, value: Any) -> str:
     """The source of joint forces, which a robot has."""
     if (chosen := choice(asked, option, value)) == "actuators" and not asked.tree.nu:
         wanted = f"'tau' or 'pd', as {asked.tree.name!r} has no actuators"
@@ -304,7 +306,7 @@ def control(asked: Asked, option: Option, value: Any) -> str:
     return chosen
 
 
-def v_target(asked: Asked, option: Option, value: Any) -> bool:
+def v_target(asked: OptionContext, option: Option, value: Any) -> bool:
     """True with PD control only."""
     if (is_asked := flag(asked, option, value)) and asked.given.get("control") != "pd":
         advice = "Leave it out, or pass control='pd'."
@@ -312,7 +314,7 @@ def v_target(asked: Asked, option: Option, value: Any) -> bool:
     return is_asked
 
 
-def impacts(asked: Asked, option: Option, value: Any) -> bool:
+def impacts(asked: OptionContext, option: Option, value: Any) -> bool:
     """True without soft constraints only."""
     if (is_asked := flag(asked, option, value)) and any(x is not None for _, x in asked.each("compliance")):
         raise ConstraintError("compliance", "None with impacts", "some", "Soft constraints take no impulses.")
@@ -333,7 +335,7 @@ def one_each(argument: str, given: Any, n: int, alike: bool = True) -> list[Any]
     return list(given)
 
 
-def stabilisation(asked: Asked, option: Option, value: Any) -> tuple[tuple[float, float] | None, ...]:
+def stabilisation(asked: OptionContext, option: Option, value: Any) -> tuple[tuple[float, float] | None, ...]:
     """Gains of velocity and position errors of each constraint."""
     return asked.padded([None if x is None else _gains(c, x) for c, x in asked.each(option.name)])
 
@@ -348,7 +350,7 @@ def is_frame(value: object) -> bool:
     return isinstance(value, str | Frame)
 
 
-def frames(asked: Asked, option: Option, value: Any) -> tuple[Frame, ...] | None:
+def frames(asked: OptionContext, option: Option, value: Any) -> tuple[Frame, ...] | None:
     """Frames on links of the tree, one or several; None is all."""
     if value is None and option.default is None:
         return None
@@ -363,12 +365,12 @@ def frames(asked: Asked, option: Option, value: Any) -> tuple[Frame, ...] | None
     return found
 
 
-def sensors(asked: Asked, option: Option, value: Any) -> tuple[Sensor, ...]:
+def sensors(asked: OptionContext, option: Option, value: Any) -> tuple[Sensor, ...]:
     """Sensors of the tree by name, or others; none of what measures nothing."""
     return check_sensors(asked.tree, value) if option.name in asked.taken else ()
 
 
-def joints(asked: Asked, option: Option, value: Any) -> tuple[str, ...] | None:
+def joints(asked: OptionContext, option: Option, value: Any) -> tuple[str, ...] | None:
     """Names of joints, each once; the default if there are none."""
     if value is None:
         return option.default  # type: ignore[no-any-return]
@@ -379,7 +381,7 @@ def joints(asked: Asked, option: Option, value: Any) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(tree.aliases.get(name, name) for name in names))
 
 
-def motors(asked: Asked, option: Option, value: Any) -> tuple[str, ...] | None:
+def motors(asked: OptionContext, option: Option, value: Any) -> tuple[str, ...] | None:
     """Names of joints with motors, "actuated" those with actuators, which all are of a controller."""
     tree = asked.tree
     if value is None and asked.tasks is not None:
@@ -389,7 +391,7 @@ def motors(asked: Asked, option: Option, value: Any) -> tuple[str, ...] | None:
     return tuple(name for name in tree.joint_names if tree.actuated[:, tree.v_index(name)].any())
 
 
-def rows_of_output(asked: Asked, option: Option, value: Any) -> tuple[Constraint, ...]:
+def rows_of_output(asked: OptionContext, option: Option, value: Any) -> tuple[Constraint, ...]:
     """Constraints that need no arguments."""
     rows = () if value is None else check_constraints(asked.tree, value)
     for given in inputs_of(rows):

@@ -1,8 +1,9 @@
 """Parts of requests as programs of their own: what rank, status and refinement, which work on arrays, start from.
 
 A quantity may solve several systems of dynamics, an impact and then each stage of an integrator. At states that its
-program does not solve they are solved one after the other (`Stage`): a program makes the system from the solutions of
-those before it, `delassus.accuracy.status` solves it, and what is left of the quantity is a program of all solutions.
+program does not solve they are solved one after the other (`SystemStage`): a program makes the system from the
+solutions of those before it, `delassus.accuracy.status` solves it, and what is left of the quantity is a program of all
+solutions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelera
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.proximal import ITERATIONS, ProximalPoint, missed, shift
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.kjr import kjr
@@ -114,7 +115,7 @@ class Reached(Exception):
         self.results = results
 
 
-Of = Callable[["Given", DynamicsProblem, Solution | None], list[Matrix]]
+Of = Callable[["Given", DynamicsProblem, DynamicsSolution | None], list[Matrix]]
 """What is made of a system, and of a solution of it if there is one already."""
 
 
@@ -127,12 +128,12 @@ class Given(BoundRequest):
         super().__init__(replace(bound.request, quantity=quantity), bound.ops, bound.values)
         self.order, self._number, self._of, self._next, self._outer = bound.order, number, of, 0, bound
 
-    def _solved(self, motion: DynamicsProblem) -> Solution:
+    def _solved(self, motion: DynamicsProblem) -> DynamicsSolution:
         return self._solution(motion, None)
 
     def resolve(
-        self, motion: DynamicsProblem, solution: Solution, inverse: Matrix
-    ) -> tuple[Solution, Matrix, Dependence | None]:
+        self, motion: DynamicsProblem, solution: DynamicsSolution, inverse: Matrix
+    ) -> tuple[DynamicsSolution, Matrix, Dependence | None]:
         """The solution that is given, and what is to be known of dependent rows, where they are so."""
         found, ops, m = self._solution(motion, solution), self.ops, motion.problem.n_rows
         where, *x = self._outer.entries(DEPENDENCES[self._next - 1])
@@ -143,24 +144,24 @@ class Given(BoundRequest):
         inverse = ops.matrix([[ops.select(where, a, b) for a, b in zip(*rows, strict=True)] for rows in pairs])
         return found, inverse, Dependence(ops.matrix(hard), ops.matrix(idle), from_entries(ops, x[3 * m * m :]))
 
-    def _solution(self, motion: DynamicsProblem, solution: Solution | None) -> Solution:
+    def _solution(self, motion: DynamicsProblem, solution: DynamicsSolution | None) -> DynamicsSolution:
         self.ops.new_system()
         if self._next == self._number:
             raise Reached(self._of(self, motion, solution))
         return self.next_solution()
 
-    def next_solution(self) -> Solution:
+    def next_solution(self) -> DynamicsSolution:
         """The next one that is given."""
         self._next += 1
         x = self._outer.entries(SOLUTIONS[self._next - 1])
-        return Solution(from_entries(self.ops, x[: self.tree.nv]), from_entries(self.ops, x[self.tree.nv :]))
+        return DynamicsSolution(from_entries(self.ops, x[: self.tree.nv]), from_entries(self.ops, x[self.tree.nv :]))
 
-    def by_method(self, motion: DynamicsProblem) -> Solution:
+    def by_method(self, motion: DynamicsProblem) -> DynamicsSolution:
         """The solution by the request's method, its error estimated."""
         return super()._solved(motion)
 
 
-def _system(bound: BoundRequest, motion: DynamicsProblem, _: Solution | None = None) -> list[Matrix]:
+def _system(bound: BoundRequest, motion: DynamicsProblem, _: DynamicsSolution | None = None) -> list[Matrix]:
     """What `System` is made of."""
     ops, problem, n = motion.ops, motion.problem, motion.problem.n_rows
     soft = ops.block_diagonal([motion.compliance(c) for c in range(len(motion.goals))])
@@ -174,12 +175,12 @@ def _system(bound: BoundRequest, motion: DynamicsProblem, _: Solution | None = N
     ]  # fmt: skip
 
 
-def _solution(bound: Given, motion: DynamicsProblem, solution: Solution | None) -> list[Matrix]:
+def _solution(bound: Given, motion: DynamicsProblem, solution: DynamicsSolution | None) -> list[Matrix]:
     found = bound.by_method(motion) if solution is None else bound.with_error(motion, solution)
     return [found.qdd, found.forces]
 
 
-def _iterations(bound: Given, motion: DynamicsProblem, _: Solution | None) -> list[Matrix]:
+def _iterations(bound: Given, motion: DynamicsProblem, _: DynamicsSolution | None) -> list[Matrix]:
     """Joint forces, what rows miss after each proximal iteration, and solutions after fewer than `ITERATIONS`."""
     ops, point = motion.ops, ProximalPoint(motion)
     b, found = missed(point, motion), list[Matrix]()
@@ -190,7 +191,7 @@ def _iterations(bound: Given, motion: DynamicsProblem, _: Solution | None) -> li
     return [ops.vstack(motion.tau), ops.matrix([column(ops, x) for x in b]), *found]
 
 
-def _judged(bound: Given, motion: DynamicsProblem, _: Solution | None) -> list[Matrix]:
+def _judged(bound: Given, motion: DynamicsProblem, _: DynamicsSolution | None) -> list[Matrix]:
     """The solution that is given, its error estimated in O(n)."""
     found = bound.next_solution()
     bound.with_error(motion, found, pv_early)
@@ -216,7 +217,7 @@ _OUTPUTS: Mapping[str, tuple[Output, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SystemStage:
     """What a quantity makes of its system of that number, ``of`` `_OF`; with none, its outputs from all solutions."""
 
     quantity: Quantity
@@ -235,7 +236,7 @@ class Stage:
 
 
 def stage(asked: Request, number: int, of: str = "") -> Request:
-    """Request of a `Stage`, by the request's method where a solution is asked for."""
+    """Request of a `SystemStage`, by the request's method where a solution is asked for."""
     quantity = asked.quantity
     differentiates = any(o.is_derivative for o in quantity.outputs)
     given = number + (of == "judged")
@@ -243,7 +244,7 @@ def stage(asked: Request, number: int, of: str = "") -> Request:
     solves = of == "solution"
     own = Quantity(
         f"{quantity.name}, {of or 'rest'} {number}", quantity.meaning, inputs, _OUTPUTS.get(of, quantity.outputs),
-        Stage(quantity, number, of), methods=quantity.methods, options=quantity.options, has_status=solves,
+        SystemStage(quantity, number, of), methods=quantity.methods, options=quantity.options, has_status=solves,
         is_solution=solves,
     )  # fmt: skip
     return replace(asked, quantity=own, method=asked.method if solves else AUTO, error_dtype="float64", derivative=())

@@ -92,7 +92,7 @@ Integrator = Literal["semi-implicit", "rk4"]
 Solver = Literal["nsgs", "pgs", "admm"]
 
 
-class Arrays(TypedDict, total=False):
+class ConstraintArguments(TypedDict, total=False):
     """Arguments of constraints and payloads, as keywords of the direct functions; explained in `delassus.delassus`."""
 
     rows: Sequence[ArrayLike] | None
@@ -100,7 +100,7 @@ class Arrays(TypedDict, total=False):
     payloads: Payloads
 
 
-class Motion(TypedDict, total=False):
+class Surroundings(TypedDict, total=False):
     """Forces of the surroundings, as keywords of the direct functions; explained in `delassus.forward_dynamics`."""
 
     wrenches: Mapping[str | Frame, ArrayLike] | None
@@ -109,8 +109,8 @@ class Motion(TypedDict, total=False):
     damping: ArrayLike
 
 
-class ConstrainedMotion(Arrays, Motion, total=False):
-    """`Motion`, goals of constraints, which of them act, and the source of joint forces."""
+class ConstrainedMotion(ConstraintArguments, Surroundings, total=False):
+    """`Surroundings`, goals of constraints, which of them act, and the source of joint forces."""
 
     targets: Sequence[ArrayLike | None] | None
     baumgarte: Stabilisation

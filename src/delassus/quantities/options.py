@@ -22,8 +22,8 @@ from delassus.errors import ConfigurationError, unknown_name
 from delassus.model.check import check_flag, check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities import checks
-from delassus.quantities.checks import COMPLIANCE, GAINS, WEIGHTS, Asked, Option, positive
-from delassus.quantities.keywords import Motion, Passive
+from delassus.quantities.checks import COMPLIANCE, GAINS, WEIGHTS, Option, OptionContext, positive
+from delassus.quantities.keywords import Passive, Surroundings
 from delassus.quantities.quantity import CONTROLS
 
 MOST_SWEEPS = 10**9
@@ -32,7 +32,7 @@ MOST_SWEEPS = 10**9
 FASTEST = 1e30
 """Largest speed (m/s): its square is a number in float64."""
 
-MOTION: frozenset[str] = frozenset(Motion.__annotations__)
+MOTION: frozenset[str] = frozenset(Surroundings.__annotations__)
 """Options of everything that depends on velocities."""
 
 CONTROLLED = frozenset({"control", "v_target"})
@@ -255,7 +255,7 @@ class Options:
     def arguments(self, tree: Tree, constraints: Sequence[Constraint]) -> list[Argument]:
         """Arguments that the options ask for."""
         taken = frozenset[str]() if self.of_constraints else frozenset({"solver"})
-        asked, out = Asked(tree, constraints, self.tasks, taken, {}), list[Argument]()
+        asked, out = OptionContext(tree, constraints, self.tasks, taken, {}), list[Argument]()
         for name, option in OPTIONS.items():
             if option.argument and (value := getattr(self, name)):
                 out += option.arguments(asked, value)
@@ -294,7 +294,7 @@ def check_options(
             known = ", ".join(sorted(taken)) or "no options"
             raise ConfigurationError(name, f"{known} with {what!r}", "this one", "Leave it out.")
     tasks = len(constraints) if "posture" in taken else None
-    asked, found = Asked(tree, (*constraints, *contacts), tasks, taken, options), dict[str, Any]()
+    asked, found = OptionContext(tree, (*constraints, *contacts), tasks, taken, options), dict[str, Any]()
     for name, option in OPTIONS.items():
         default = option.default(asked) if callable(option.default) else option.default
         found[name] = option.check(asked, option, options.get(name, default))

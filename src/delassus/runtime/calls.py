@@ -38,7 +38,7 @@ from delassus.quantities.estimate import is_long
 from delassus.quantities.evaluate import (
     JUDGED_ROWS,
     MASS_AND_ROWS,
-    Stage,
+    SystemStage,
     accurate,
     number_of_systems,
     require_independent,
@@ -66,7 +66,7 @@ class Kept:
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
-        is_whole = not isinstance(quantity.run, Stage)
+        is_whole = not isinstance(quantity.run, SystemStage)
         solves = is_whole and quantity.has_status
         self.is_dependent = solves and is_known(asked, "dependent", self._is_dependent)
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)

@@ -14,7 +14,7 @@ from delassus.compiler.evaluator import Evaluated, laid_out
 from delassus.compiler.machine import cache as disk
 from delassus.compiler.machine.background import Job, maker, mode, one_at_a_time
 from delassus.compiler.machine.cache import sources
-from delassus.compiler.machine.cpu import Code, host, object_code, versions
+from delassus.compiler.machine.cpu import ObjectCode, host, object_code, versions
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.quantities.pipeline import make_program
@@ -77,7 +77,7 @@ class MachineCode(KnownProgram):
     def __init__(self, asked: Request, dtype: str, lanes: int, reason: str = "", wait: bool | None = True) -> None:
         """``wait``: whether calls wait for machine code, or the evaluator answers until it is there; None: for good."""
         self.lanes, self._wait, self._asking = lanes, wait, [0, 0]  # processes that have asked for code
-        self._codes: list[Code | None] = [None, None]
+        self._codes: list[ObjectCode | None] = [None, None]
         self._evaluated: Evaluated | None = None
         self._instructions = b""
         self.spans = (ctypes.c_int64 * 2)()
@@ -89,7 +89,7 @@ class MachineCode(KnownProgram):
         facts, self._instructions = self._laid_out()  # the evaluator alone runs it: one file instead of two
         return facts
 
-    def of(self, states: int) -> Code | Evaluated:
+    def of(self, states: int) -> ObjectCode | Evaluated:
         """What runs so many states, one at least, and no others than are alike: function ``span``."""
         by_lanes = states >= self.lanes
         code = self._codes[by_lanes]
@@ -100,7 +100,7 @@ class MachineCode(KnownProgram):
         how = "never" if self._wait is None else mode(self._wait)
         return self.compiled(states) if how == "wait" else self._meanwhile(by_lanes, how)
 
-    def _meanwhile(self, by_lanes: bool, how: str) -> Code | Evaluated:
+    def _meanwhile(self, by_lanes: bool, how: str) -> ObjectCode | Evaluated:
         """What runs until there is machine code, which is asked for once a process, unless it is in the cache."""
         if how == "background" and self._asking[by_lanes] != os.getpid():
             self._asking[by_lanes] = os.getpid()
@@ -125,7 +125,7 @@ class MachineCode(KnownProgram):
         self.of(states)
         return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
 
-    def compiled(self, states: int) -> Code:
+    def compiled(self, states: int) -> ObjectCode:
         """Machine code for so many states: functions ``batch`` and ``span``."""
         by_lanes = states >= self.lanes
         code = self._codes[by_lanes]
@@ -161,8 +161,8 @@ class MachineCode(KnownProgram):
         facts, _, instructions = content.partition(b"\n")
         return facts, instructions
 
-    def _taken(self, by_lanes: bool, content: bytes) -> Code:
-        made = self._codes[by_lanes] = Code(content)
+    def _taken(self, by_lanes: bool, content: bytes) -> ObjectCode:
+        made = self._codes[by_lanes] = ObjectCode(content)
         self.spans[by_lanes], _ = map(made.address, ("span", "batch"))  # later, nobody waits for LLVM's lock
         if all(self._codes) or self.lanes == 1:
             self._program = None

@@ -30,7 +30,7 @@ PATIENCE = 1_000
 """Sweeps of contact steps that few do not solve."""
 
 
-class Run(NamedTuple):
+class UnsolvedStates(NamedTuple):
     """States (*batch) that the machine code has not solved, ``again``; the ``call`` that has, if one has.
 
     ``status`` is that of the numbers that are returned, ``error`` the estimate of each state.
@@ -55,7 +55,7 @@ def solve_states(
     threads: int | None,
     with_status: bool = False,
     with_error: bool = False,
-) -> Run:
+) -> UnsolvedStates:
     """Run the machine code, whose results are in the type of the kernel; solve what it has not solved in other ways."""
     rcond, asked, call = kernel.compute(arrays, results, batch, threads), kernel.request, None
     status, error = np.full(batch, DynamicsStatus.SOLVED, dtype=object), np.zeros(batch)
@@ -87,7 +87,7 @@ def solve_states(
         error = np.maximum(error, np.finfo(kernel.dtype).eps)
     if chosen.any() or (with_status and not rcond):
         status[~are_finite(results, batch) & (status != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
-    return Run(chosen, status, error, call)
+    return UnsolvedStates(chosen, status, error, call)
 
 
 def _evaluated_again(

@@ -23,7 +23,7 @@ from delassus.runtime.rollouts.on_device import STATE
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.runtime.rollouts.step_tangents import (
     Mask,
-    StepDerivatives,
+    StepJacobians,
     Values,
     are_payloads,
     carry,
@@ -306,7 +306,7 @@ class Windows:
         return J[..., :k], J[..., k:], solved
 
     def _by_columns(
-        self, derivatives: StepDerivatives, values: Values, changes: Values, results: list[Array]
+        self, derivatives: StepJacobians, values: Values, changes: Values, results: list[Array]
     ) -> tuple[Array, Array, Mask]:
         """By ``S ← A S + ∂`` with derivatives of each step, which are known at all states at once."""
         (q, v, *_), n, nv = results, self.size, self.tree.nv

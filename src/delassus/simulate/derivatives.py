@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.contact.changes.blocks import SceneChanges
-from delassus.contact.changes.step import Pulled, StepChanges
+from delassus.contact.changes.step import PulledStep, SceneStepChanges
 from delassus.contact.filters import moved_links
 from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
@@ -72,14 +72,14 @@ class StepDerivatives(Frozen):
     status: SolverStatus
 
 
-class Asked(NamedTuple):
+class AskedParameters(NamedTuple):
     """Parameters that derivatives are asked for with, and how many there are of each; ``smoothing`` in m/s, or None."""
 
     sizes: Mapping[str, int]
     smoothing: float | None
 
     @classmethod
-    def of(cls, scene: Scene, solver: str, parameters: Iterable[str], smoothing: float | None) -> Asked:
+    def of(cls, scene: Scene, solver: str, parameters: Iterable[str], smoothing: float | None) -> AskedParameters:
         """What is asked of a scene, whose solver must be one of friction cones."""
         if solver not in EXACT:
             wanted = f"solvers of friction cones: {', '.join(map(repr, EXACT))}"
@@ -110,18 +110,18 @@ class RecordedStep(NamedTuple):
     bodies that the user moves, and of those that loops pull along, with positions and velocities (nv, nv).
     """
 
-    changes: Callable[[], StepChanges]
+    changes: Callable[[], SceneStepChanges]
     of_controls: Callable[[], ControlRates | None]
     moved: Sequence[MovedPose]
     pulled: tuple[Array, Array] | None
 
     @classmethod
     def of(
-        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: Asked, moved: Sequence[MovedPose],
-        pulled: tuple[Array, Array] | None,
+        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: AskedParameters,
+        moved: Sequence[MovedPose], pulled: tuple[Array, Array] | None,
     ) -> RecordedStep:  # fmt: skip
         """The last of some steps, to be differentiated now or later."""
-        changes = partial(StepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
+        changes = partial(SceneStepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
         return cls(changes, partial(controls.rates, controls.given), moved, pulled)
 
     @property
@@ -147,7 +147,7 @@ class RecordedStep(NamedTuple):
         return out
 
 
-def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> StepDerivatives:
+def step_derivatives(recorded: RecordedStep, asked: AskedParameters, dofs: Indices) -> StepDerivatives:
     """Derivatives of a step; ``dofs`` are degrees of freedom of the scene in the order of its blocks.
 
     Islands are pulled back side by side, of each the same of its numbers.
@@ -158,13 +158,13 @@ def step_derivatives(recorded: RecordedStep, asked: Asked, dofs: Indices) -> Ste
     most, number = max(map(len, places), default=0), np.zeros(nv, np.int64)
     for at in places:
         number[at] = np.arange(len(at))
-    found, led = list[Pulled](), np.argsort(dofs)[recorded.led]
+    found, led = list[PulledStep](), np.argsort(dofs)[recorded.led]
     for begin in range(0, 2 * most, COLUMNS):
         column = np.arange(begin, min(begin + COLUMNS, 2 * most))
         with_q, with_v = (1.0 * (number[:, None] == column - shift) for shift in (0, most))
         with_q[led] = 0.0
         found.append(step.pulled(with_q, with_v))
-    every = Pulled(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
+    every = PulledStep(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
     of_scene = np.empty((2, *every.q.shape))
     of_scene[:, dofs] = every.q, every.v
     moves = recorded.pull_moves(*of_scene)
@@ -249,7 +249,12 @@ Loss = Callable[[Array, Array], tuple[float, ArrayLike, ArrayLike]]
 
 
 def trajectory_gradient(
-    tree: Tree, states: tuple[Array, Array], loss: Loss, steps: Sequence[RecordedStep], asked: Asked, dofs: Indices
+    tree: Tree,
+    states: tuple[Array, Array],
+    loss: Loss,
+    steps: Sequence[RecordedStep],
+    asked: AskedParameters,
+    dofs: Indices,
 ) -> TrajectoryGradient:
     """Gradient of a function of a trajectory, back from its end; ``dofs`` as in `step_derivatives`."""
     q, v = states

@@ -31,16 +31,23 @@ from delassus.model.tree import Tree, total_mass
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import check_bounds
 from delassus.runtime.rollouts.rollout import rollout
-from delassus.simulate.riccati import Model, riccati
+from delassus.simulate.riccati import QuadraticModel, riccati
 from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array
 
 LENGTHS = 0.5 ** np.arange(8.0)
 """Parts of the change of controls that are tried."""
 
-FIRST, EASIER, HARDER, LEAST, MOST = 1.0, 0.3, 4.0, 1e-8, 1e8
-"""Regularisation at the start, its factors after iterations that lower the cost and those that do not, and its bounds,
-relative to curvatures."""
+FIRST = 1.0
+"""Regularisation at the start, relative to curvatures."""
+EASIER = 0.3
+"""Its factor after an iteration that lowers the cost."""
+HARDER = 4.0
+"""Its factor after one that does not."""
+LEAST = 1e-8
+"""Its lower bound."""
+MOST = 1e8
+"""Its upper bound."""
 
 ROUND_OFF = 4.0 * float(np.finfo(float).eps)
 """Of the cost, for each step: expected decreases below it are the rounding of its sum."""
@@ -293,13 +300,13 @@ class _Problem:
         found = kernel(*(values[a.name] for a in kernel.arguments))
         return dict(zip((r.name for r in kernel.results), found, strict=True))
 
-    def model(self, plan: Plan) -> Model:
+    def model(self, plan: Plan) -> QuadraticModel:
         """The linear-quadratic model about a plan."""
         # impulses of the solution itself: those of the step before would be a longer way to it
         changes = self.called(self.derivatives, plan, plan.impulses[1:])
         A, B, (steps, end) = changes["A"], changes["B"], self.residuals(plan, changes)
         room = (self.bounds[:, None] - plan.controls)[..., self.varied]
-        return Model(A, B, plan.gaps[1:], *steps, *end, self.varied, room)
+        return QuadraticModel(A, B, plan.gaps[1:], *steps, *end, self.varied, room)
 
 
 def ilqr(

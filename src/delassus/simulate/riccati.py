@@ -29,7 +29,7 @@ BLOCK = 8
 """Numbers of a register, and rows that a product makes at once."""
 
 
-class Model(NamedTuple):
+class QuadraticModel(NamedTuple):
     """The linear-quadratic model about a trajectory of T steps.
 
     Attributes
@@ -57,7 +57,7 @@ class Model(NamedTuple):
     room: Array
 
 
-class Rows(NamedTuple):
+class StageColumns(NamedTuple):
     """Matrices of the columns above, as numbers or as registers."""
 
     F: Any
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
     residual: Any
 
 
-def riccati(model: Model, damping: float) -> tuple[Array, Array, Array]:
+def riccati(model: QuadraticModel, damping: float) -> tuple[Array, Array, Array]:
     """Laws ``K`` (T, n, nx + 1) of all steps, ``V`` (nx + 1, nx + 1) at the start, and by how much gaps change costs.
 
     The last is ``V_x1ᵀ`` times the gap after each step (T,).
@@ -79,9 +79,9 @@ def riccati(model: Model, damping: float) -> tuple[Array, Array, Array]:
     """
     (T, nx), n = model.gaps.shape, len(model.varied)
     rows, width, pairs = (BLOCK * (-(-k // BLOCK)) for k in (nx + 1, n + BLOCK * (-(-(nx + 1) // BLOCK)), 2 * n))
-    numbers = Rows(*(np.zeros((k, width)) for k in (rows, rows, width, rows, n, pairs, pairs, 1)))
-    laws, given = np.empty((T, n, nx + 1)), Model(*map(np.ascontiguousarray, model))
-    slopes, registers = np.zeros(T), Rows(*(x.view(DUALS) for x in numbers))
+    numbers = StageColumns(*(np.zeros((k, width)) for k in (rows, rows, width, rows, n, pairs, pairs, 1)))
+    laws, given = np.empty((T, n, nx + 1)), QuadraticModel(*map(np.ascontiguousarray, model))
+    slopes, registers = np.zeros(T), StageColumns(*(x.view(DUALS) for x in numbers))
     some = at_once(width * width * rows)
     for end in range(T, 0, -some) or [0]:
         _backward(given, damping, laws, slopes, numbers, registers, max(end - some, 0), end)
@@ -90,7 +90,14 @@ def riccati(model: Model, damping: float) -> tuple[Array, Array, Array]:
 
 @compiled
 def _backward(
-    model: Model, damping: float, laws: Array, slope: Array, numbers: Rows, registers: Rows, first: int, end: int
+    model: QuadraticModel,
+    damping: float,
+    laws: Array,
+    slope: Array,
+    numbers: StageColumns,
+    registers: StageColumns,
+    first: int,
+    end: int,
 ) -> None:
     """Steps from the one before ``end`` back to the first of some; the last ones start from the end's residuals."""
     A, B, gaps, J, r, J_end, r_end, varied, room = model
@@ -155,7 +162,9 @@ def _backward(
 
 
 @compiled
-def _follow(numbers: Rows, K_rows: Any, L: Array, held: Any, room: Array, t: int, damping: float, one: int) -> None:
+def _follow(
+    numbers: StageColumns, K_rows: Any, L: Array, held: Any, room: Array, t: int, damping: float, one: int
+) -> None:
     """``K`` (n, …) that minimises the quadratic model, damped; what would leave its room is held at its end."""
     Q, K, n = numbers.Q, numbers.K, held.size
     for a in range(n):

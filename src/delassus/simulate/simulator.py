@@ -20,7 +20,7 @@ from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
 from delassus.contact.snapshot import ContactDynamics
 from delassus.contact.solvers.registry import LIMIT, TOLERANCE, ImpulseSolver
-from delassus.contact.sparse.records import Options
+from delassus.contact.sparse.records import StepOptions
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.frozen import cached_property
@@ -29,7 +29,7 @@ from delassus.quantities.keywords import Control, Passive
 from delassus.runtime.threads import in_parts
 from delassus.simulate.controls import MOST_STEPS, Controls, check_controller
 from delassus.simulate.derivatives import (
-    Asked,
+    AskedParameters,
     Loss,
     RecordedStep,
     StepDerivatives,
@@ -42,7 +42,10 @@ from delassus.simulate.sensors import Sensing
 from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state, restored
 from delassus.spatial.rotations import Array
 
-UNIT, STILL = "Check its unit.", 1e-3
+UNIT = "Check its unit."
+
+STILL = 1e-3
+"""Least ``resting``, over the tolerance of velocities."""
 
 Controller = Callable[["Simulator"], ArrayLike]
 """From the simulator to what its next step takes: ``tau``, or a pair of it and ``v_target``."""
@@ -191,7 +194,7 @@ class Simulator(Sensing):
         if not fall < math.inf:
             raise ConfigurationError("dt", "steps in which gravity brings finite velocities", shown(dt), UNIT)
         self.tolerance = check_number("tolerance", tolerance, "In m/s, such as 1e-6.")
-        self._options = Options(
+        self._options = StepOptions(
             self.dt,
             check_number("resting", max(fall, STILL * self.tolerance) if resting is None else resting, UNIT),
             check_number("penetration", penetration, UNIT, above=False),
@@ -293,10 +296,10 @@ class Simulator(Sensing):
         >>> found.A.shape, found.B.shape, len(found.A.blocks)
         ((24, 24), (24, 12), 2)
         """
-        asked = Asked.of(self.scene, self.solver, parameters, smoothing)
+        asked = AskedParameters.of(self.scene, self.solver, parameters, smoothing)
         return step_derivatives(self._last_step(asked), asked, self._steps.blocks.dofs)
 
-    def _last_step(self, asked: Asked) -> RecordedStep:
+    def _last_step(self, asked: AskedParameters) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
         return RecordedStep.of(self._changes, self._steps, self._controls, asked, *self._moves())
 
@@ -335,7 +338,7 @@ class Simulator(Sensing):
         >>> found.controls.shape, bool(found.controls[0, 2] > 0.0), round(float(found.q0[2]), 9)
         ((20, 6), True, 1.0)
         """
-        asked, steps = Asked.of(self.scene, self.solver, parameters, smoothing), list[RecordedStep]()
+        asked, steps = AskedParameters.of(self.scene, self.solver, parameters, smoothing), list[RecordedStep]()
         given = finite_array(controls, (-1, self._controls.width), "controls", "One row for each step.")
         start, q, v = self.get_state(), [self.q], [self.v]
         try:

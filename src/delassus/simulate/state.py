@@ -125,7 +125,7 @@ class Settable:
         self._tau = np.array(one_state("tau", self.scene.tree.check_velocity(tau, "tau")))
 
 
-class State(NamedTuple):
+class RestOfState(NamedTuple):
     """All of it but configuration and velocity; ``impulses`` at contacts (n, 3) by their names."""
 
     steps: int
@@ -147,7 +147,7 @@ def one_state(name: str, array: Array) -> Array:
     return array
 
 
-def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random.Generator) -> State:
+def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random.Generator) -> RestOfState:
     """A state with these names, of a simulator of this scene with such a generator.
 
     Raises
@@ -188,7 +188,7 @@ def checked_state(state: Any, names: Iterable[str], scene: Scene, rng: np.random
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         came = f"{type(error).__name__}: {error}"
         raise ConfigurationError("state", "a generator and statuses", came, PASS_ALL) from error
-    return State(steps, state["rng"], status, statuses, contacts, impulses, on_joints, sleep)
+    return RestOfState(steps, state["rng"], status, statuses, contacts, impulses, on_joints, sleep)
 
 
 def restored(simulator: Callable[..., S], scene: Scene, options: Mapping[str, Any], state: Mapping[str, Any]) -> S:

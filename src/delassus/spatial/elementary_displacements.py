@@ -25,7 +25,9 @@ Entries = list[list[Any]]
 Blocks = tuple[Entries, Entries, Entries]
 """``A``, ``B``, ``C`` of a symmetric matrix."""
 
-ZERO, EYE = [0.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+ZERO = [0.0, 0.0, 0.0]
+
+EYE = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 
 
 class ElementaryDisplacement(Protocol):

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
-from delassus.compiler.machine.cpu import Code, host
+from delassus.compiler.machine.cpu import ObjectCode, host
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.counters import (
     Compilation,
@@ -38,7 +38,7 @@ def _rates() -> Record:
 
 def _times(case: Case, made: Compilation, dtype: str) -> dict[str, float]:
     """Least seconds per state of the machine code alone, in cache and out of it."""
-    code = Code(made.code)
+    code = ObjectCode(made.code)
     batch = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(code.address("batch"))
     q = case.tree.random(0, BATCH).astype(dtype)
     G, rcond = (np.empty((BATCH, *result.shape), dtype=dtype) for result in made.program.results)

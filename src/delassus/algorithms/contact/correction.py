@@ -56,7 +56,7 @@ class Weights(NamedTuple):
         return cls(rows, [1.0 / (MOST_TURN if turn else MOST_SLIDE * length) for turn in turns])
 
 
-class Correction(NamedTuple):
+class PositionCorrection(NamedTuple):
     """A position correction: its goals, impulses of its rows, 1 where there is ``nothing`` to do, and its ``shift``.
 
     ``converged`` is 1 where a last sweep has moved rows by less than the tolerance of velocities makes in a step.
@@ -69,7 +69,7 @@ class Correction(NamedTuple):
     converged: Scalar
 
 
-class Displacement(NamedTuple):
+class ImpulseDisplacement(NamedTuple):
     """Displacement (nv) by impulses ``of_rows`` (m), parts of it that rows and joints allow, how far rows (m) move."""
 
     whole: list[Scalar]
@@ -86,7 +86,7 @@ class Displacement(NamedTuple):
 
 def correction(
     step: Any, velocities: Sequence[Scalar], times: int, tolerance: float, gaping: Mapping[int, Scalar]
-) -> Correction:
+) -> PositionCorrection:
     """Displacement of joints (nv) that takes back overlaps, errors of loops that gape and passed limits.
 
     It closes no gap that velocities of the other rows leave after the step, and passes no limit. ``gaping`` are parts
@@ -97,7 +97,7 @@ def correction(
     joints = bounded_joints_of(step.problem.constraints)
     limited = [(c, 3 * len(step.points) + k) for k, c in enumerate(joints) if c.has_limits]
     if not step.points and not limited and not step.loops:
-        return Correction(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv, 1.0)
+        return PositionCorrection(CorrectionGoals([], [], [], [], None, 0.0), [], 1.0, [0.0] * tree.nv, 1.0)
     errors: list[Scalar] = [0.0] * step.problem.n_rows
     for k, (c, at) in enumerate(step.motion.each_constraint()):
         if k in gaping:
@@ -148,10 +148,10 @@ def correction(
     mobility = [[own[i] if j == i else G[row][other] for j, other in enumerate(rows)] for i, row in enumerate(rows)]
     converged = ops.less(last, ops.maximum(beyond, step.epsilon * most))
     taken_back = ops.repeat(1, [*s, *([0.0] * tree.nv)], shift, nothing)[len(rows) :]
-    return Correction(goals, s, nothing, taken_back, converged)
+    return PositionCorrection(goals, s, nothing, taken_back, converged)
 
 
-def displaced(step: Any, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displacement:
+def displaced(step: Any, goals: CorrectionGoals, s: Sequence[Scalar]) -> ImpulseDisplacement:
     """Displacement by impulses of the rows that a position correction may push."""
     ops: Ops = step.ops
     G = step.G
@@ -167,4 +167,4 @@ def displaced(step: Any, goals: CorrectionGoals, s: Sequence[Scalar]) -> Displac
             in_laws[k] = y
     moved, turned = largest_of(ops, in_laws, step.weights.rows), largest_of(ops, whole, step.weights.joints)
     by_rows = ops.minimum(MOST_DISPLACEMENT * goals.most / moved, 1.0)
-    return Displacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)
+    return ImpulseDisplacement(whole, by_rows, ops.minimum(1.0 / (by_rows * turned), 1.0), column(ops, of_rows), moves)

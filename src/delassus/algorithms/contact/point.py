@@ -174,7 +174,7 @@ def _with_friction(
     return ops.where(slides, sliding, [s0, s1, alone - (h * s0 + k * s1), slip])
 
 
-class Factor(NamedTuple):
+class PointFactor(NamedTuple):
     """Unit lower triangle, row by row, and one over each pivot."""
 
     rows: list[list[Scalar]]
@@ -198,7 +198,7 @@ class PatchBlock(NamedTuple):
     """
 
     closed: list[list[Scalar]]
-    sticking: Factor
+    sticking: PointFactor
     normal: Scalar
     over_normal: Scalar
     beside: list[Scalar]
@@ -210,7 +210,7 @@ class Friction(NamedTuple):
     """Mobility of the friction of a patch, its factor, ``W_tn / W_nn`` (0 without normal), and what it has more."""
 
     A: list[list[Scalar]]
-    sticking: Factor
+    sticking: PointFactor
     beside: list[Scalar]
     least: Scalar
 
@@ -268,7 +268,7 @@ def _resisting(
     def sliding() -> list[Scalar]:
         x = slip
 
-        def resisting(x: Scalar) -> tuple[Factor, list[Scalar], Scalar]:
+        def resisting(x: Scalar) -> tuple[PointFactor, list[Scalar], Scalar]:
             factor = _factor(ops, A, x, more)
             r = minus(p, factor.solved(plus_scaled(v, p, x)))
             return factor, r, ops.sqrt(ops.maximum(ops.select(slides, dot(r, r), 1.0), SQUARE_FLOOR))
@@ -293,7 +293,7 @@ def _trace(A: Sequence[Sequence[Scalar]]) -> Scalar:
     return sum((row[k] for k, row in enumerate(A)), cast(Scalar, 0.0))
 
 
-def _factor(ops: ScalarOps, A: Sequence[Sequence[Scalar]], alpha: Scalar, least: Scalar) -> Factor:
+def _factor(ops: ScalarOps, A: Sequence[Sequence[Scalar]], alpha: Scalar, least: Scalar) -> PointFactor:
     """Factor of ``A + α``; pivots that are round-off become larger than that, and than what mobilities have more."""
     rows, over = list[list[Scalar]](), list[Scalar]()
     for i, own in enumerate(A):
@@ -304,4 +304,4 @@ def _factor(ops: ScalarOps, A: Sequence[Sequence[Scalar]], alpha: Scalar, least:
         pivot = own[i] + alpha - dot(left, row)
         over.append(1.0 / ops.maximum(pivot, 0.5 * least + PIVOT * ops.epsilon * own[i]))
         rows.append(row)
-    return Factor(rows, over)
+    return PointFactor(rows, over)

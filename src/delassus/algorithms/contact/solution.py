@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from delassus.algorithms.contact.correction import Correction
+from delassus.algorithms.contact.correction import PositionCorrection
 from delassus.algorithms.contact.impacts import ImpactTimes
 from delassus.algorithms.contact.law import CORRECTION
 from delassus.algorithms.contact.problem import (
@@ -18,7 +18,7 @@ from delassus.algorithms.contact.problem import (
     magnitude,
     maximum_of,
 )
-from delassus.algorithms.contact.springs import PulledMotion, Spring, Springs, springs_in_step, stiff_joints
+from delassus.algorithms.contact.springs import ImplicitSprings, PulledMotion, Spring, springs_in_step, stiff_joints
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.smooth_motion import (
@@ -65,11 +65,11 @@ class StepInputs:
     springs: Sequence[Spring]
     described: Tree
 
-    def springs_in(self, problem: Problem) -> Springs | None:
+    def springs_in(self, problem: Problem) -> ImplicitSprings | None:
         """Those in the step, and along lines; None without any."""
         tied = {i for links, _ in self.blocks_with_loops(problem) for i in links}
         own = springs_in_step(problem, self.springs, self.described, tied, self.h)
-        return Springs(problem.ops, problem.tree, own, self.h) if own else None
+        return ImplicitSprings(problem.ops, problem.tree, own, self.h) if own else None
 
     def bodies(self, problem: Problem) -> list[list[int]]:
         """Links that joints, loops, springs or servos tie to one another."""
@@ -179,7 +179,7 @@ def implied(
     return SolvedProblem(problem, Outcome(p, velocities, energy, (worst[0], worst[1], worst[2])), v, p)
 
 
-class Block(NamedTuple):
+class TiedBlock(NamedTuple):
     """Degrees of freedom that loops tie, the numbers of these constraints, and their smooth motion over the step.
 
     ``changes`` are `motion_changes` with `StepInputs.moving` and the velocity (nv) that it begins with.
@@ -191,7 +191,7 @@ class Block(NamedTuple):
     changes: MotionChanges
 
 
-def pushes(problem: Problem, space: JointSpace, block: Block, impulses: Mapping[int, Scalar]) -> Scalar:
+def pushes(problem: Problem, space: JointSpace, block: TiedBlock, impulses: Mapping[int, Scalar]) -> Scalar:
     """1 where impulses of other rows, by their numbers, act on a block."""
     ops = problem.ops
     acting = [
@@ -213,13 +213,13 @@ class StepMotion(NamedTuple):
 
     velocity: list[Scalar]
     shift: list[Scalar]
-    blocks: list[Block]
+    blocks: list[TiedBlock]
     alone: list[Scalar]
     impulses: list[Scalar]
     pushed: list[Scalar]
 
     def of_blocks(
-        self, place: Any, blocks: Sequence[Block], y: Matrix, alone: Matrix, p: Sequence[Scalar]
+        self, place: Any, blocks: Sequence[TiedBlock], y: Matrix, alone: Matrix, p: Sequence[Scalar]
     ) -> StepMotion:
         """The same with blocks of the step at a ``place`` that contacts, limits and friction push by impulses ``p``.
 
@@ -259,9 +259,9 @@ class StepMotion(NamedTuple):
 
 def blocks_with_loops(
     given: StepInputs, motion: DynamicsProblem, v: Sequence[Scalar], epsilon: float
-) -> list[Block]:  # fmt: skip
+) -> list[TiedBlock]:  # fmt: skip
     """Blocks with loops, and their smooth motion from the velocity ``v``."""
-    out, numbers = list[Block](), [*given.moving.values(), *v]
+    out, numbers = list[TiedBlock](), [*given.moving.values(), *v]
     for links, loops in given.blocks_with_loops(motion.problem):
 
         def started(
@@ -272,7 +272,7 @@ def blocks_with_loops(
             motion = motion.relieved(stiff_joints(ops, tree, springs, links, h))
             steps, pulling = SubSteps(motion, links, loops, epsilon), None
             implicit = springs_in_step(motion.problem, springs, given.described, links, h)
-            own = Springs(ops, tree, implicit, h).of_links(steps.dofs)
+            own = ImplicitSprings(ops, tree, implicit, h).of_links(steps.dofs)
             if own is not None:
                 pulling = PulledMotion(ops, own, steps.dofs, v, column(ops, motion.applied))
             return Start(steps, [v[k] for k in steps.dofs], h, CORRECTION, pulling)
@@ -284,7 +284,7 @@ def blocks_with_loops(
 
         start = started(motion, v, given.h, given.springs)
         changes = partial(motion_changes, motion.ops, varied)
-        out.append(Block(start.steps.dofs, loops, smooth_motion(start, numbers, changes), changes))
+        out.append(TiedBlock(start.steps.dofs, loops, smooth_motion(start, numbers, changes), changes))
     return out
 
 
@@ -336,7 +336,7 @@ class StepSolution(NamedTuple):
     motion: DynamicsProblem
     start: Sequence[Scalar]
     solved: SolvedProblem
-    correction: Correction
+    correction: PositionCorrection
     impact: Impact | None
     moved: StepMotion
     displaced: list[Scalar]

@@ -92,7 +92,7 @@ def springs_in_step(
     return [*out, *springs_along_lines(problem, described)]
 
 
-class Springs:
+class ImplicitSprings:
     """Springs and dampers in a step of the length ``h``, implicit in time (`law.step_of_spring`)."""
 
     def __init__(self, ops: Ops, tree: Tree, springs: Sequence[Spring], h: Scalar) -> None:
@@ -109,10 +109,10 @@ class Springs:
         """Rows of the problem of those along lines."""
         return [x.row for x in self.all if x.row is not None]
 
-    def of_links(self, dofs: Collection[int]) -> Springs | None:
+    def of_links(self, dofs: Collection[int]) -> ImplicitSprings | None:
         """Those on some degrees of freedom; None without any."""
         own = [x for x in self.all if {*x.ratios} & {*dofs}]
-        return Springs(self._ops, self._tree, own, self.h) if own else None
+        return ImplicitSprings(self._ops, self._tree, own, self.h) if own else None
 
     def added(self) -> dict[tuple[int, int], Matrix]:
         """Blocks (n_i × n_j) of the masses that they add, at links i ≥ j."""
@@ -207,7 +207,7 @@ class PulledMotion:
     """
 
     def __init__(
-        self, ops: Ops, springs: Springs, dofs: Sequence[int], v: Sequence[Scalar], tau: Sequence[Scalar]
+        self, ops: Ops, springs: ImplicitSprings, dofs: Sequence[int], v: Sequence[Scalar], tau: Sequence[Scalar]
     ) -> None:  # fmt: skip
         self._ops, self._springs, self._h = ops, springs, springs.h
         self.masses: Mapping[tuple[int, int], Matrix] = springs.added()

@@ -46,13 +46,13 @@ from delassus.algorithms.contact.problem import (
     maximum_of,
 )
 from delassus.algorithms.contact.solution import (
-    Block,
     Impact,
     RowsOfLaws,
     SolvedProblem,
     StepInputs,
     StepMotion,
     StepSolution,
+    TiedBlock,
     blocks_with_loops,
     implied,
     offsets_of,
@@ -63,7 +63,7 @@ from delassus.algorithms.contact.solvers import Exact
 from delassus.algorithms.dynamics.integrate import position_update
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.loops.impulses import ClosedLoops, LoopImpulses
+from delassus.algorithms.loops.impulses import LoopImpulses, LoopMotions
 from delassus.algorithms.rnea import momentum
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.constraints.contact import spins_of
@@ -283,7 +283,7 @@ class KernelStep:
         own = own if mean is None else own - mean.momentum
         return own if self.springs is None else own + from_entries(self.ops, self.springs.momentum(gained, v))
 
-    def _ending_with(self, y: Matrix, blocks: Sequence[Block]) -> Matrix:
+    def _ending_with(self, y: Matrix, blocks: Sequence[TiedBlock]) -> Matrix:
         """``L v`` (nv × 1), ``y`` with the velocity that blocks with loops have at the end of their smooth motion."""
         ops, reached = self.ops, {k: x for b in blocks for k, x in zip(b.dofs, b.smooth.reached, strict=True)}
         over = column(ops, self.over_factor([reached.get(k, 0.0) for k in range(self.tree.nv)]))
@@ -295,11 +295,11 @@ class KernelStep:
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def closed_loops(self, L: SparseFactor) -> ClosedLoops | None:
+    def closed_loops(self, L: SparseFactor) -> LoopMotions | None:
         """Loops in the metric of ``Lᵀ L``; None without loops."""
         if not self.loops:
             return None
-        return ClosedLoops(self.problem, L, self.loops, self.epsilon)
+        return LoopMotions(self.problem, L, self.loops, self.epsilon)
 
     def _close_loops(self) -> None:
         """``G`` of the other rows under closed loops, and ``G_ll⁺ G_lo``, what impulses of loops are."""

@@ -34,10 +34,10 @@ from delassus.algorithms.dynamics.popov_vereshchagin.pv import pv
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_soft import pv_soft
 from delassus.algorithms.dynamics.proximal import proximal
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
-Method = Callable[[DynamicsProblem], Solution]
+Method = Callable[[DynamicsProblem], DynamicsSolution]
 
 METHODS: Mapping[str, Method] = MappingProxyType({
     "aba": aba,

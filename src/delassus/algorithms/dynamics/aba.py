@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 from delassus.spatial.ops import Matrix
@@ -57,8 +57,8 @@ def forward_pass(
     return qdd, a
 
 
-def aba(motion: DynamicsProblem) -> Solution:
+def aba(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations of the joints; for problems without constraints."""
     body = motion.problem.once(Articulated)
     qdd, _ = forward_pass(motion, body, driving_forces(motion, body))
-    return Solution(motion.stacked(qdd), motion.ops.zeros(0, 1))
+    return DynamicsSolution(motion.stacked(qdd), motion.ops.zeros(0, 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.rnea import applied_forces
@@ -44,17 +44,17 @@ class SaddlePoint:
         """``γ − J M⁻¹ (τ − c)`` (m × 1): acceleration of the rows that the constraints have to add."""
         return self.gamma - self.J @ self.free
 
-    def solve(self) -> Solution:
+    def solve(self) -> DynamicsSolution:
         """Forces that add it, and the accelerations with them."""
         ops = self._motion.ops
         if not ops.shape(self.gamma)[0]:
-            return Solution(self.free, self.gamma, self.G)
+            return DynamicsSolution(self.free, self.gamma, self.G)
         f = ops.factor(self._motion.problem.relaxed(self.G)).solve(self.row_deficit)
         qdd = self.free + self.solve_mass_matrix(ops.transpose(self.J) @ f)
         ops.mark("saddle point", [qdd, f])
-        return Solution(qdd, f, self.G)
+        return DynamicsSolution(qdd, f, self.G)
 
 
-def kkt(motion: DynamicsProblem) -> Solution:
+def kkt(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations and constraint forces."""
     return SaddlePoint(motion).solve()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.ltl import rows_over_factor, squared
@@ -98,11 +98,11 @@ def _delassus(problem: Problem) -> Matrix:
     return squared(problem, problem.once(_rows))
 
 
-def ltl(motion: DynamicsProblem) -> Solution:
+def ltl(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations and constraint forces; ``G + R`` in the place of ``G`` where constraints are soft."""
     ops, space = motion.ops, JointSpace(motion)
     f, G = space.gamma, motion.softened(space.G)
     if motion.problem.n_rows:
         f = ops.factor(motion.problem.relaxed(G)).solve(space.row_deficit)
     ops.mark("constraint forces", [f])
-    return Solution(space.accelerations(f), f, G)
+    return DynamicsSolution(space.accelerations(f), f, G)

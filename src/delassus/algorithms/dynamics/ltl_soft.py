@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import Columns, jacobian_columns
 from delassus.algorithms.rnea import applied_forces
@@ -25,7 +25,7 @@ from delassus.spatial.motion import column, diagonal
 from delassus.spatial.ops import Matrix
 
 
-def ltl_soft(motion: DynamicsProblem) -> Solution:
+def ltl_soft(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations and forces, every constraint being soft."""
     ops, slices = motion.ops, motion.tree.v_slices
     wanted, force = wanted_accelerations(motion), applied_forces(motion)
@@ -47,7 +47,7 @@ def ltl_soft(motion: DynamicsProblem) -> Solution:
             missing = missing - block @ ops.vstack(qdd[slices[i]])
         f.append(W @ missing)
     ops.mark("constraint forces", f)
-    return Solution(motion.stacked(qdd), motion.stacked(f))
+    return DynamicsSolution(motion.stacked(qdd), motion.stacked(f))
 
 
 def _weights(motion: DynamicsProblem) -> list[Matrix]:

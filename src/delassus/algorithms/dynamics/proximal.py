@@ -21,7 +21,7 @@ from functools import reduce
 
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
@@ -38,7 +38,7 @@ LOOP_WEIGHT = 1e-10
 
 SPREAD = 1e3
 """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm.
-How far forces are from these with different weights is `Solution.idle`."""
+How far forces are from these with different weights is `DynamicsSolution.idle`."""
 
 LEAST_GAIN = 1e3
 """What forces that wait have to move, by their weight, before they are eliminated."""
@@ -82,7 +82,7 @@ class ProximalPoint:
         rows = [r for c in hard for r in range(problem.n_rows)[problem.rows[c]]]
         return ops.rank(ops.take(problem.once(jacobian), rows, None)) < len(rows)
 
-    def solve(self, added: Matrix) -> Solution:
+    def solve(self, added: Matrix) -> DynamicsSolution:
         """Accelerations, and forces ``S (b_0 + added)``."""
         goals = [
             replace(goal, target=wanted if goal.target is None else goal.target + wanted, compliance=R)
@@ -103,7 +103,7 @@ class ProximalPoint:
         """``W f``: acceleration that the rows still miss."""
         return scaled(self._ops, self.weights, f)
 
-    def without_idle(self, solution: Solution) -> Solution:
+    def without_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
         """The iteration without forces that move nothing: those that iterations leave as they are."""
         idle = solution.forces
         for _ in range(IDLE_ITERATIONS):
@@ -112,9 +112,9 @@ class ProximalPoint:
         kept, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
         none = 1.0 - self._ops.less(0.0, kept + taken)
         self._ops.pivot((kept + none) * (1.0 / (kept + taken + none)))  # f has the round-off of what is taken off
-        return Solution(solution.qdd, f)
+        return DynamicsSolution(solution.qdd, f)
 
-    def with_idle(self, solution: Solution) -> Solution:
+    def with_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
         """The solution, and how far its forces are from those of least norm.
 
         Along ``N``, which moves nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of
@@ -143,7 +143,7 @@ def mobilities(problem: Problem) -> list[Scalar]:
     return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]
 
 
-def proximal(motion: DynamicsProblem) -> Solution:
+def proximal(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.iterate` has those that watch convergence."""
     point = ProximalPoint(motion)
     if not motion.problem.n_rows:

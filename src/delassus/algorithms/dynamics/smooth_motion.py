@@ -31,7 +31,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
-from delassus.algorithms.loops.motion_stages import Bringing, Stage, State, SubSteps, root_at_zero
+from delassus.algorithms.loops.motion_stages import Bringing, MotionStage, State, SubSteps, root_at_zero
 from delassus.spatial.dual_ops import Dual, Rates, rates_of, value
 from delassus.spatial.motion import chosen, dot, minus, plus, plus_scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -127,7 +127,7 @@ class Pulling(Protocol):
         """Joint forces (n) of the second motion, by the momentum without impulses, and the velocities that it makes."""
 
 
-class Pulled(NamedTuple):
+class SmoothPull(NamedTuple):
     """Joint ``forces`` (n) of now, end of the step with impulses (n each), and phase: 0, 1 where springs bring, 2."""
 
     forces: State
@@ -136,7 +136,7 @@ class Pulled(NamedTuple):
     phase: Scalar
 
 
-class Progress(NamedTuple):
+class PassStart(NamedTuple):
     """What a pass of the loop starts from.
 
     Displacement and velocity at the start of the sub-step; rates of stages 0 to 2; errors of loops at the start of the
@@ -155,7 +155,7 @@ class Progress(NamedTuple):
     h: Scalar
     closed: Scalar
     resolved: Scalar
-    pulled: Pulled | None = None
+    pulled: SmoothPull | None = None
 
     def flat(self) -> State:
         """All numbers."""
@@ -173,12 +173,12 @@ class Progress(NamedTuple):
         return [*of_pulled, *self.u, *self.w]
 
     @classmethod
-    def none(cls, n: int, m: int, is_pulled: bool) -> Progress:
+    def none(cls, n: int, m: int, is_pulled: bool) -> PassStart:
         """All zero but the stage, which begins."""
         return cls.of([0.0] * (8 * n + 2 * m) + [-1.0] + [0.0] * (4 + is_pulled * (3 * n + 1)), n, m)
 
     @classmethod
-    def first(cls, start: Start) -> Progress:
+    def first(cls, start: Start) -> PassStart:
         """At the start of a step."""
         none = cls.none(len(start.steps.dofs), start.steps.n_rows, start.pulling is not None)
         if none.pulled is not None and start.pulling is not None:
@@ -186,13 +186,13 @@ class Progress(NamedTuple):
         return none._replace(w=start.v, left=start.h, h=start.h, closed=1.0, resolved=1.0)
 
     @classmethod
-    def of(cls, values: Sequence[Scalar], n: int, m: int) -> Progress:
+    def of(cls, values: Sequence[Scalar], n: int, m: int) -> PassStart:
         """From `flat` of n degrees of freedom and m rows."""
         rest = iter(values)
         u, w, *rates = (list(islice(rest, n)) for _ in range(8))
         before, wanted = (list(islice(rest, m)) for _ in range(2))
         stage, left, h, closed, resolved, *more = rest
-        pulled = Pulled(more[:n], more[n : 2 * n], more[2 * n : 3 * n], more[-1]) if more else None
+        pulled = SmoothPull(more[:n], more[n : 2 * n], more[2 * n : 3 * n], more[-1]) if more else None
         return cls(u, w, rates[:3], rates[3:], before, wanted, stage, left, h, closed, resolved, pulled)
 
 
@@ -226,11 +226,11 @@ def smooth_motion(start: Start, numbers: Sequence[Scalar], changes: MotionChange
     n, m, ops = len(start.steps.dofs), start.steps.n_rows, start.steps.ops
 
     def advance(values: State) -> tuple[State, Scalar]:
-        after, stop = _pass(start, Progress.of(values, n, m))
+        after, stop = _pass(start, PassStart.of(values, n, m))
         return after.flat(), stop
 
-    first = Progress.first(start).flat()
-    end = Progress.of(ops.repeat(start.most_stages, first, advance), n, m)
+    first = PassStart.first(start).flat()
+    end = PassStart.of(ops.repeat(start.most_stages, first, advance), n, m)
     found = ops.changing(end.ends, numbers, changes)
     flags = end.closed, end.resolved * (1.0 - ops.less(0.0, end.left))
     unpushed = (found[2 * n : 3 * n], found[3 * n :]) if end.pulled is not None else None
@@ -245,7 +245,7 @@ def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: in
     """
     first = varied(changes)
     n, m, is_pulled = len(first.steps.dofs), first.steps.n_rows, first.pulling is not None
-    none = Progress.none(n, m, is_pulled)
+    none = PassStart.none(n, m, is_pulled)
     stage, size, results = 8 * n + 2 * m, len(none.flat()), len(none.ends)
     moving = [*range(stage), stage + 1, stage + 2, *range(stage + 5, size - 1)]  # all but the stage, flags and phase
     side = range(min(COLUMNS, width))
@@ -270,8 +270,8 @@ def motion_changes(ops: Ops, varied: Varied, changes: Sequence[Rates], width: in
         begins = start.steps.ops.less(numbers[stage], -0.5)
         if is_pulled:
             begins = begins * ops.less(numbers[-1], 0.5)
-        now = chosen(start.steps.ops, begins, Progress.first(start).flat(), carried)
-        after, stop = _pass(start, Progress.of(now, n, m))
+        now = chosen(start.steps.ops, begins, PassStart.first(start).flat(), carried)
+        after, stop = _pass(start, PassStart.of(now, n, m))
         ends, found = value(stop), after.flat()
         for row, x in enumerate(after.ends):
             for k in range(width):
@@ -295,7 +295,7 @@ DIFFERENCE = (-5.0 / 72.0, 1.0 / 12.0, 1.0 / 9.0, -1.0 / 8.0)
 """Parts of the rates of all stages in the difference of both orders."""
 
 
-def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
+def _pass(start: Start, at: PassStart) -> tuple[PassStart, Scalar]:
     """One stage, and after the last one of a sub-step what follows it; 1 where the step is at its end."""
     steps, _, dt, correction, pulling = start
     ops, h, forces, bringing = steps.ops, at.h, None, None
@@ -339,7 +339,7 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
         u_rates[k] = chosen(ops, flag, found.u_rate, at.u_rates[k])
         w_rates[k] = chosen(ops, flag, found.w_rate, at.w_rates[k])
     stage = ops.select(is_first, 1.0 - opens, ops.select(is_last, 1.0, at.stage + 1.0))
-    reached = Progress(
+    reached = PassStart(
         chosen(ops, accepted, chosen(ops, closed, found.u, u), at.u),
         chosen(ops, ops.maximum(accepted, is_first), found.w, at.w),
         u_rates, w_rates,
@@ -355,8 +355,9 @@ def _pass(start: Start, at: Progress) -> tuple[Progress, Scalar]:
 
 
 def _with_springs(
-    start: Start, pulling: Pulling, pulled: Pulled, bringing: Bringing, found: Stage, reached: Progress, stop: Scalar
-) -> tuple[Progress, Scalar]:  # fmt: skip
+    start: Start, pulling: Pulling, pulled: SmoothPull, bringing: Bringing, found: MotionStage, reached: PassStart,
+    stop: Scalar,
+) -> tuple[PassStart, Scalar]:  # fmt: skip
     """What follows a pass where springs pull: their stage the first motion, and the second one that."""
     ops, dt, brings = start.steps.ops, start.h, bringing.flag
     ends = stop * ops.less(pulled.phase, 0.5)
@@ -365,7 +366,7 @@ def _with_springs(
     push, pull = found.w, found.w_rate
     moved = chosen(ops, brings, plus_scaled(pulled.moved, push, 0.5 * dt), pulled.moved)
     velocity = chosen(ops, brings, plus(pulled.reached, push), pulled.reached)
-    own = Pulled(
+    own = SmoothPull(
         chosen(ops, brings, pulling.held(bringing.pull, pull), pulled.forces),
         chosen(ops, ends, reached.u, moved),
         chosen(ops, ends, reached.w, velocity),
@@ -379,7 +380,7 @@ def _with_springs(
     return after, stop * (1.0 - turns)
 
 
-def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar) -> Scalar:
+def _error(steps: SubSteps, at: PassStart, end: MotionStage, dt: Scalar, closed: Scalar) -> Scalar:
     """Estimate of the error of a sub-step, 1 where it is as large as may be; `INFINITE` where it is not finite."""
     ops, h = steps.ops, at.h
     of_u, of_w = (
@@ -395,7 +396,7 @@ def _error(steps: SubSteps, at: Progress, end: Stage, dt: Scalar, closed: Scalar
     return ops.select(is_finite, ops.maximum(energy, gap), INFINITE)
 
 
-def _opens(ops: Ops, found: Stage) -> Scalar:
+def _opens(ops: Ops, found: MotionStage) -> Scalar:
     """1 where the velocity of a stage opens loops by more than accelerations bear."""
     return ops.less(OPENING_FRACTION * found.speed, found.opening)
 

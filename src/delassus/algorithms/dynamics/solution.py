@@ -8,7 +8,7 @@ from delassus.spatial.ops import Matrix, Scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class DynamicsSolution:
     """Accelerations and forces of one problem.
 
     Attributes

@@ -60,7 +60,7 @@ FAR = 1e30
 """Step that is longer than all."""
 
 
-class Program(NamedTuple):
+class ConeProgram(NamedTuple):
     """``H`` (m × m), ``g`` (m × 1), ``A`` (u × m), ``b`` (u × 1), of size one; ``D`` (u); ``μ`` by first row."""
 
     H: Matrix
@@ -86,7 +86,7 @@ def least_forces(
     size = ops.select(ops.less(0.0, size), size, 1.0)  # no forces of none
     of_forces = 1.0 / size
     D = [ops.epsilon**SOFTNESS * _size(ops, H, A, h)] * u
-    program = Program(
+    program = ConeProgram(
         scaled_matrix(ops, over, H), scaled_matrix(ops, over * of_forces, g), A, scaled_matrix(ops, of_forces, b), D,
         friction,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _size(ops: Ops, H: Matrix, A: Matrix, h: Scalar) -> Scalar:
 class _Point:
     """A point inside of all cones, and the system of Newton's method there."""
 
-    def __init__(self, ops: Ops, program: Program, values: Sequence[Scalar]) -> None:
+    def __init__(self, ops: Ops, program: ConeProgram, values: Sequence[Scalar]) -> None:
         self._ops, self._program = ops, program
         u, m = ops.shape(program.A)
         self._f, self._lambda, rest = list(values[:m]), list(values[m : m + u]), list(values[m + u :])

@@ -70,7 +70,7 @@ class LoopImpulses:
         return self._scale @ found
 
 
-class ClosedLoops:
+class LoopMotions:
     """Motions ``L v`` beside the rows ``loops`` of a problem, in numbers of the relative round-off ``epsilon``."""
 
     def __init__(self, problem: Problem, L: SparseFactor, loops: Sequence[int], epsilon: float) -> None:

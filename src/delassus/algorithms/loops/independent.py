@@ -51,7 +51,7 @@ class Transmission(NamedTuple):
     margin: Scalar
 
 
-class ReducedDynamics(NamedTuple):
+class IndependentDynamics(NamedTuple):
     """``Gᵀ M G`` (n × n), ``Gᵀ (M g + c)`` (n × 1), and the inverse of the first."""
 
     M: Matrix
@@ -81,17 +81,17 @@ def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmi
     return Transmission(ops.take(whole, None, range(n)), ops.take(whole, None, (n,)), margin)
 
 
-def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> ReducedDynamics:
+def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> IndependentDynamics:
     """Mass matrix, bias force and inverse mass matrix of independent coordinates, under the forces of a motion."""
     ops, n = motion.ops, motion.ops.shape(found.G)[1]
     transposed = ops.transpose(found.G)
     needed = inverse_dynamics(motion, motion.by_joint(column(ops, found.drift)))
     if not n:
-        return ReducedDynamics(ops.zeros(0, 0), ops.zeros(0, 1), ops.zeros(0, 0))
+        return IndependentDynamics(ops.zeros(0, 0), ops.zeros(0, 1), ops.zeros(0, 0))
     M = ops.sym_product(transposed, mass_matrix(motion.problem) @ found.G)
     ops.mark("reduced mass matrix", [M])
     ops.new_system()
-    return ReducedDynamics(M, transposed @ needed, ops.factor(M).inverse())
+    return IndependentDynamics(M, transposed @ needed, ops.factor(M).inverse())
 
 
 def rank(problem: Problem, J: Matrix | None = None, part: float = 1.0) -> Scalar:

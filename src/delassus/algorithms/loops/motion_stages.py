@@ -18,7 +18,7 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 State = list[Scalar]
 
 
-class Stage(NamedTuple):
+class MotionStage(NamedTuple):
     """What a stage finds at a displacement and a velocity, in the axes of the start of the step.
 
     Rates of both; both without what opens loops; errors of loops; squares of lengths ``xᵀ M x`` of the velocity, of
@@ -75,7 +75,7 @@ class SubSteps:
     def stage(
         self, u: State, w: State, goal: Callable[[State], State], forces: State | None = None,
         bringing: Bringing | None = None,
-    ) -> Stage:  # fmt: skip
+    ) -> MotionStage:  # fmt: skip
         """Stage at ``u`` and ``w`` (n, of `dofs`); loops are pulled to errors that ``goal`` makes of those there.
 
         Joint ``forces`` (n) are in place of those of the motion. Where springs are ``bringing`` momenta, ``w`` and
@@ -115,7 +115,7 @@ class SubSteps:
             over = column(ops, self._over(space, from_entries(ops, light)))
             return dot(over, over)
 
-        return Stage(
+        return MotionStage(
             self._chart_rate(u, w), w_rate, plus(u, self._chart_rate(u, back)), w_end, errors,
             square(v) if self._heavy else dot(of_v, of_v), dot(taken, along), square(columns[1]), dot(of_qdd, of_qdd),
             lambda x: root_at_zero(ops, square(self._of_tree(x))),

@@ -64,7 +64,7 @@ class Law(NamedTuple):
     is_force: Sequence[bool]
 
 
-class Controls(NamedTuple):
+class TaskControls(NamedTuple):
     """``τ`` (nv × 1), forces along the rows (m × 1), accelerations along them that are missed (m × 1)."""
 
     tau: Matrix
@@ -81,7 +81,9 @@ class Motors(NamedTuple):
     friction: Mapping[int, Scalar] = {}
 
 
-def operational_space_control(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors) -> Controls:
+def operational_space_control(
+    motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors
+) -> TaskControls:
     """Forces of motors at all joints; ``posture`` are accelerations by joint."""
     ops, J = motion.ops, motion.problem.once(jacobian)
     forces, missed = _task_forces(motion, posture, law)
@@ -90,12 +92,12 @@ def operational_space_control(motion: DynamicsProblem, posture: Sequence[Matrix]
     tau = _within(motion, wanted, motors.limits)
     if any(map(isfinite, motors.limits)):
         missed = missed + J @ _accelerations(motion.problem, wanted - tau)
-    return Controls(tau, forces, missed)
+    return TaskControls(tau, forces, missed)
 
 
 def whole_body_control(
     motion: DynamicsProblem, posture: Sequence[Matrix], law: Law, motors: Motors
-) -> tuple[Controls, ConstrainedForces]:
+) -> tuple[TaskControls, ConstrainedForces]:
     """Forces of motors and of contacts, the constraints after the tasks, and what inverse dynamics finds of them."""
     ops, problem, tree = motion.ops, motion.problem, motion.tree
     forces, missed = _task_forces(motion, posture, law)
@@ -108,7 +110,7 @@ def whole_body_control(
     found = constrained_inverse_dynamics(held, qdd, motors.driven, motors.weights, motors.friction)
     of_tasks = ops.take(forces, range(sum(c.size for c in problem.constraints[: law.n_tasks])), None)
     tau = _within(motion, found.tau, motors.limits)
-    return Controls(tau, ops.vstack([of_tasks, found.forces]), missed), found
+    return TaskControls(tau, ops.vstack([of_tasks, found.forces]), missed), found
 
 
 def posture_accelerations(

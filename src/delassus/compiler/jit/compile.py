@@ -40,7 +40,7 @@ from delassus.compiler.jit.types import (
 )
 from delassus.compiler.machine import cache
 from delassus.compiler.machine.background import Job, maker, mode, one_at_a_time
-from delassus.compiler.machine.cpu import Code, host, optimised_code, quick_code, versions
+from delassus.compiler.machine.cpu import ObjectCode, host, optimised_code, quick_code, versions
 from delassus.spatial.trace.graph import undisturbed
 
 __all__ = ["Compiled", "address_of", "c_function", "compiled", "compiled_for", "inlined"]
@@ -69,7 +69,7 @@ class Compiled:
         """``is_quick``: whether the code that `quick_code` makes is all that there ever is."""
         self.function, self.is_inlined, self.is_quick = function, is_inlined, is_quick
         self.what = what or f"{function.__module__.removeprefix('delassus.')}.{function.__qualname__}"
-        self._made: dict[tuple[Type, ...], _Machine] = {}
+        self._made: dict[tuple[Type, ...], _FunctionCode] = {}
         functools.update_wrapper(self, function)
 
     def __reduce__(self) -> str:
@@ -92,12 +92,12 @@ class Compiled:
             raise TypeError(f"{self.function.__qualname__}: {error}") from None
         return Bound(self.machine(types), arguments)
 
-    def machine(self, types: tuple[Type, ...]) -> _Machine:
+    def machine(self, types: tuple[Type, ...]) -> _FunctionCode:
         """Machine code for arguments of these types, made when it is first asked for."""
         machine = self._made.get(types)
         if machine is None or (machine.is_quick and mode(wait=False) == "wait"):
             with one_at_a_time():
-                machine = self._made.get(types) or _Machine(self, types)
+                machine = self._made.get(types) or _FunctionCode(self, types)
                 self._made[types] = machine
                 machine.look_again()
         return machine
@@ -149,7 +149,7 @@ def c_function(function: Callable[..., Any]) -> Any:
     return ctypes.CFUNCTYPE(*types)(address_of(function))
 
 
-class _Machine:
+class _FunctionCode:
     """Machine code of a function for arguments of certain types.
 
     Attributes
@@ -171,7 +171,7 @@ class _Machine:
         what, seconds = loop.what, SECONDS_A_FUNCTION * n
         how = mode(wait=False) if seconds > WORTH_WAITING else "wait"
         self.types, self.name, self.place = types, loop.function.__qualname__, ctypes.c_int64()
-        self._codes, self.is_quick = list[Code](), False
+        self._codes, self.is_quick = list[ObjectCode](), False
         about = f", about {seconds:.0f} s" if seconds >= 1.0 else ""
         self._make = partial(made, loop, types, key, what + about)
         found = None if how == "wait" or loop.is_quick else cache.load(key)
@@ -191,7 +191,7 @@ class _Machine:
     def _take(self, content: bytes) -> None:
         """Run this from now on; calls under way run what they began with, which is kept."""
         facts, _, payload = content.partition(b"\n")
-        self._codes.append(Code(payload))
+        self._codes.append(ObjectCode(payload))
         self.result = _type_from(json.loads(facts))
         self.n_results = len(operands_of(self.result))
         self.out = ctypes.c_int64 * (self.n_results + 1)
@@ -203,7 +203,7 @@ class _Machine:
         self.entry, self.is_quick = _entry_type(self.place.value), False
 
     @property
-    def code(self) -> Code:
+    def code(self) -> ObjectCode:
         """The latest."""
         return self._codes[-1]
 
@@ -222,7 +222,7 @@ def made(loop: Compiled, types: tuple[Type, ...], key: str, what: str, is_quick:
 class Bound:
     """A call of machine code with arguments whose arrays are kept; numbers may be changed by their places."""
 
-    def __init__(self, machine: _Machine, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, machine: _FunctionCode, arguments: tuple[Any, ...]) -> None:
         self._machine, self._arguments = machine, arguments
         self._at: list[int] = []
         formats: list[str] = []

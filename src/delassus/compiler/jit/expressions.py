@@ -44,7 +44,7 @@ FUNCTIONS = {
 on other machines."""
 
 
-class Loop(Protocol):
+class CompiledFunction(Protocol):
     """A function that is compiled, and whether it becomes a part of those that call it."""
 
     function: FunctionType
@@ -68,10 +68,12 @@ class Expressions(Text):
     ----------
     function : FunctionType
     call : callable
-        What is called for a `Loop` and types of arguments.
+        What is called for a `CompiledFunction` and types of arguments.
     """
 
-    def __init__(self, function: FunctionType, call: Callable[[Loop, list[Type]], Called], checked: bool) -> None:
+    def __init__(
+        self, function: FunctionType, call: Callable[[CompiledFunction, list[Type]], Called], checked: bool
+    ) -> None:
         super().__init__(checked)
         self.function, self.called_for = function, call
         self.kinds: dict[str, Type] = {}
@@ -313,7 +315,7 @@ class Expressions(Text):
             return tuple_of([self.value(x) for x in node.args], f._fields)
         raise TypeError(f"calls of {ast.unparse(node.func)} are not compiled")
 
-    def _call(self, loop: Loop, node: ast.Call) -> Value:
+    def _call(self, loop: CompiledFunction, node: ast.Call) -> Value:
         code = loop.function.__code__
         names = code.co_varnames[: code.co_argcount]
         given = dict(zip(names, map(self.value, node.args), strict=False))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from delassus.compiler.jit.expressions import Called, Loop, returned
-from delassus.compiler.jit.statements import Body
+from delassus.compiler.jit.expressions import Called, CompiledFunction, returned
+from delassus.compiler.jit.statements import FunctionBody
 from delassus.compiler.jit.types import INT, NOTHING, Type, has_arrays, operands_of
 
 MEMORY = """
@@ -107,10 +107,10 @@ class Module:
 
     def __init__(self, checked: bool = False) -> None:
         self._checked = checked
-        self._made: dict[tuple[Loop, tuple[Type, ...]], Called] = {}
-        self._under_way: list[Loop] = []
+        self._made: dict[tuple[CompiledFunction, tuple[Type, ...]], Called] = {}
+        self._under_way: list[CompiledFunction] = []
 
-    def call(self, loop: Loop, arguments: list[Type]) -> Called:
+    def call(self, loop: CompiledFunction, arguments: list[Type]) -> Called:
         """The function for arguments of these types; raises `TypeError` where it cannot be compiled."""
         key = (loop, tuple(arguments))
         if key not in self._made:
@@ -118,11 +118,11 @@ class Module:
                 raise TypeError(f"{loop.function.__name__} calls itself")
             self._under_way.append(loop)
             name = f"f{len(self._made)}.{len(self._under_way)}.{loop.function.__name__}"
-            self._made[key] = Body(name, loop, arguments, self.call, self._checked).called
+            self._made[key] = FunctionBody(name, loop, arguments, self.call, self._checked).called
             self._under_way.pop()
         return self._made[key]
 
-    def assembly(self, loop: Loop, arguments: list[Type]) -> tuple[str, Type]:
+    def assembly(self, loop: CompiledFunction, arguments: list[Type]) -> tuple[str, Type]:
         """The module, and the type of what the function returns."""
         main = self.call(loop, arguments)
         bodies = [made.text for made in self._made.values()]

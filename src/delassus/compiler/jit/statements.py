@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from types import FunctionType
 
-from delassus.compiler.jit.expressions import NOTHING_AT_ALL, Called, Expressions, Loop, returned
+from delassus.compiler.jit.expressions import NOTHING_AT_ALL, Called, CompiledFunction, Expressions, returned
 from delassus.compiler.jit.text import LOOP
 from delassus.compiler.jit.types import (
     INT,
@@ -49,7 +49,7 @@ def _changes(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
 
 
-class Body(Expressions):
+class FunctionBody(Expressions):
     """A function for arguments of certain types.
 
     A variable has the widest type of what is assigned to it. The body is translated until types stay: once, or twice.
@@ -57,7 +57,12 @@ class Body(Expressions):
     """
 
     def __init__(
-        self, name: str, loop: Loop, arguments: list[Type], call: Callable[[Loop, list[Type]], Called], checked: bool
+        self,
+        name: str,
+        loop: CompiledFunction,
+        arguments: list[Type],
+        call: Callable[[CompiledFunction, list[Type]], Called],
+        checked: bool,
     ) -> None:
         super().__init__(loop.function, call, checked)
         self.loop = loop

@@ -175,7 +175,7 @@ def _announce_memory() -> None:
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 
-class Code:
+class ObjectCode:
     """Object code in memory, ready to be called; keep it as long as its addresses are used.
 
     The code finds its constants by 32-bit distances, which LLVM's loader does not check. llvmlite's own memory manager

@@ -29,7 +29,7 @@ from delassus.spatial.trace.trace_ops import TraceOps
 T = TypeVar("T")
 
 ROUNDING = 2.0**4
-"""``δ`` of `Solution` over round-off, where only single states have other values; else it is the root of round-off."""
+"""``δ`` of `FixedPoint` over round-off, where only single states have other values; else the root of round-off."""
 
 
 def _partial(ops: TraceOps, op: int, y: int, operands: Sequence[int], which: int, x: int) -> int:
@@ -146,7 +146,7 @@ def _operations(ops: TraceOps, outputs: Sequence[int], earlier: Collection[int] 
     return [(k, op, (a, b, c)) for k, (op, a, b, c) in nodes if needed[k] and op not in LEAVES]
 
 
-class Solution:
+class FixedPoint:
     """Nodes ``values`` that are the nodes ``p``, and where ``missed``, ``F = p − g(p, x)``, is zero.
 
     With ``J = ∂F/∂p`` they have the derivative ``−J⁻¹ ∂F/∂x`` of the implicit function theorem, by elimination without
@@ -220,7 +220,7 @@ class MotionSolution:
 
 
 class Inverse:
-    """Inverse of a matrix ``J`` for columns, by elimination without exchanges; of redundant rows as in `Solution`."""
+    """Inverse of a matrix ``J`` for columns, by elimination without exchanges; of redundant rows as in `FixedPoint`."""
 
     def __init__(self, ops: TraceOps, J: list[list[int]], is_unique: bool) -> None:
         self._ops, self._is_unique, n = ops, is_unique, len(J)
@@ -414,10 +414,10 @@ class DifferentiableTraceOps(TraceOps):
         return differentiated()
 
     def implicit(self, values: Sequence[Any], image: Image, mobility: Sequence[Sequence[Any]]) -> list[Any]:
-        """``values``, which ``image`` maps to themselves, with the derivatives of `Solution`."""
+        """``values``, which ``image`` maps to themselves, with the derivatives of `FixedPoint`."""
         p, rank = [self.number(x) for x in values], self.rank(self.matrix(mobility)) if values else 0
         missed = [self.subtract(x, self.number(y)) for x, y in zip(p, image(values), strict=True)]
-        return self._solved(Solution(self, p, missed, jacobian(self, p, missed), rank == len(p)))
+        return self._solved(FixedPoint(self, p, missed, jacobian(self, p, missed), rank == len(p)))
 
     def implicit_motion(
         self, v: Sequence[Any], p: Sequence[Any], equations: Equations, space: MotionSpace

@@ -23,7 +23,7 @@ LEAST_COLUMNS = 3
 """Columns side by side, at least: of fewer, as many operations are saved as there are more loads of numbers."""
 
 
-class Rows:
+class CallRows:
     """Rows of calls of a stage: columns of operands, then of results.
 
     Columns that are equally far from one another in all rows share a base.
@@ -93,19 +93,19 @@ class SimdBody:
     outputs: list[tuple[int, ...]]
 
 
-def as_scalars(stage: Stage) -> tuple[Rows, SimdBody]:
+def as_scalars(stage: Stage) -> tuple[CallRows, SimdBody]:
     """The body of calls as it is."""
-    rows = Rows(stage)
+    rows = CallRows(stage)
     columns: list[tuple[int, ...]] = [(k,) for k in range(len(rows.places))]
     return rows, SimdBody(stage.graph, 1, columns[: rows.n_given], columns[rows.n_given :])
 
 
-def as_vectors(stage: Stage) -> tuple[Rows, SimdBody]:
+def as_vectors(stage: Stage) -> tuple[CallRows, SimdBody]:
     """The body of calls for columns of a row side by side, else for rows side by side, else as it is."""
     return _by_columns(stage) or _by_rows(stage) or as_scalars(stage)
 
 
-def _by_rows(stage: Stage) -> tuple[Rows, SimdBody] | None:
+def _by_rows(stage: Stage) -> tuple[CallRows, SimdBody] | None:
     """The body for as many rows at once, at most `SIMD_LANES`: a row of the table has theirs one after the other.
 
     The last rows overlap those before them. None if it takes more instructions, one a lane, to gather and scatter what
@@ -116,7 +116,7 @@ def _by_rows(stage: Stage) -> tuple[Rows, SimdBody] | None:
     together = [calls[k : k + lanes] for k in (*range(0, n - lanes + 1, lanes), *([n - lanes] if n % lanes else []))]
     operands = tuple(tuple(x for row, _ in some for x in row) for some in together)
     targets = tuple(x for some in together for _, row in some for x in row)
-    rows = Rows(replace(stage, calls=operands, targets=targets))
+    rows = CallRows(replace(stage, calls=operands, targets=targets))
     groups = [tuple(range(k, rows.n_given, n_given)) for k in range(n_given)]
     inputs = [columns[:1] if len({rows.places[k] for k in columns}) == 1 else columns for columns in groups]
     outputs = [tuple(range(rows.n_given + k, len(rows.places), n_made)) for k in range(n_made)]
@@ -126,7 +126,7 @@ def _by_rows(stage: Stage) -> tuple[Rows, SimdBody] | None:
     return rows, SimdBody(stage.graph, lanes, inputs, outputs)
 
 
-def _by_columns(stage: Stage) -> tuple[Rows, SimdBody] | None:
+def _by_columns(stage: Stage) -> tuple[CallRows, SimdBody] | None:
     """The body for as many columns at once as it does the same for, at most `SIMD_LANES`; None if it does not."""
     outputs, first = stage.graph.flat_outputs(), len(stage.calls[0])
     for lanes in range(SIMD_LANES, LEAST_COLUMNS - 1, -1):
@@ -140,7 +140,7 @@ def _by_columns(stage: Stage) -> tuple[Rows, SimdBody] | None:
         graph = packer.build.graph([made])
         order = sorted(range(len(graph)), key=packer.last.__getitem__)
         columns = [tuple(range(first + k, first + k + lanes)) for k in starts]
-        return Rows(stage), SimdBody(reorder(graph, order), lanes, packer.inputs, columns)
+        return CallRows(stage), SimdBody(reorder(graph, order), lanes, packer.inputs, columns)
     return None
 
 

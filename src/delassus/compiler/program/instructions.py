@@ -22,7 +22,7 @@ from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import Op
 
 
-class Control(IntEnum):
+class ControlKind(IntEnum):
     """Kinds of instructions that are no operations of a graph."""
 
     COPY = 0
@@ -92,15 +92,15 @@ class _Layout:
             begins = stage.is_loop or k == 0 or before[k - 1].is_loop or before[k - 1].unless != flag
             if flag is not None and begins:
                 start = len(code)
-                code.append(np.array([[Control.SKIP, 0, flag, 0, 0]]))
+                code.append(np.array([[ControlKind.SKIP, 0, flag, 0, 0]]))
             code += self._stage(stage)
             if stage.is_loop:
-                code.append(np.array([[Control.AGAIN, start, flag, stage.times, 0]]))
+                code.append(np.array([[ControlKind.AGAIN, start, flag, stage.times, 0]]))
             ends = stage.is_loop or k + 1 == len(before) or before[k + 1].is_loop or before[k + 1].unless != flag
             if flag is not None and ends:
                 skips.append((start, len(code)))
         rows, outputs = self._graph(self.program.graph, {}, keep=True)
-        code += [rows, np.array([[Control.END, 0, 0, 0, 0]])]
+        code += [rows, np.array([[ControlKind.END, 0, 0, 0, 0]])]
         results = np.array([outputs[k] for r in self.program.results for k in r.entries], dtype=np.int64)
         return Instructions(
             self._runs(code, skips), np.array(self._values, dtype=float), self.n_places,
@@ -118,15 +118,15 @@ class _Layout:
         whole = np.concatenate(code)
         kinds = whole[:, 0]
         is_head = np.ones(len(kinds), dtype=bool)
-        is_head[1:] = (kinds[1:] != kinds[:-1]) | (kinds[1:] >= Control.SKIP)
+        is_head[1:] = (kinds[1:] != kinds[:-1]) | (kinds[1:] >= ControlKind.SKIP)
         is_head[first[[k for pair in skips for k in (pair[0] + 1, pair[1])]]] = True
         at = WIDTH * np.arange(len(kinds) + 1) + HEAD * np.append(np.cumsum(is_head) - is_head, is_head.sum())
         whole[:, 1:] = self._numbered(whole[:, 1:])
         ends = {start: end for start, end in skips}
         for k, rows in enumerate(code):
-            if rows[0, 0] == Control.SKIP if len(rows) else False:
+            if rows[0, 0] == ControlKind.SKIP if len(rows) else False:
                 whole[first[k], 1] = at[first[ends[k]]] - at[first[k] + 1]
-            elif rows[0, 0] == Control.AGAIN if len(rows) else False:
+            elif rows[0, 0] == ControlKind.AGAIN if len(rows) else False:
                 whole[first[k], 1] = at[first[rows[0, 1] + 1]] - at[first[k] + 1]
         made = np.zeros(at[-1], dtype=np.int32)
         heads = np.flatnonzero(is_head)
@@ -154,7 +154,7 @@ class _Layout:
         if not stage.calls:
             yield rows
             if stage.is_loop:
-                copies = [(Control.COPY, target, first + k, 0, 0) for k, target in enumerate(stage.targets)]
+                copies = [(ControlKind.COPY, target, first + k, 0, 0) for k, target in enumerate(stage.targets)]
                 yield np.array(copies, dtype=np.int64)
             return
         is_column = rows >= COLUMN
@@ -190,7 +190,7 @@ class _Layout:
             number=self.first, other=self.first + 1,
         )  # fmt: skip
         leaves = [(k, goal) for k, some in goals.items() if graph.op[new[k]] < Op.ADD for goal in some]
-        copies = np.array([(Control.COPY, goal, place[new[k]], 0, 0) for k, goal in leaves], dtype=np.int64)
+        copies = np.array([(ControlKind.COPY, goal, place[new[k]], 0, 0) for k, goal in leaves], dtype=np.int64)
         self.n_places = max(self.n_places, slots)
         return np.concatenate([rows[:n], copies.reshape(-1, 1 + WIDTH)]), place[outputs].tolist()
 

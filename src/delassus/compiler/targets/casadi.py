@@ -104,7 +104,7 @@ def column_major(array: Argument | Result) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DerivativeBlock:
     """Derivatives of a result with an argument, those that are not zero at all states, column by column.
 
     Attributes
@@ -126,7 +126,7 @@ class Block:
     entries: tuple[int, ...]
 
 
-def jacobian_blocks(program: Program, jacobian: Program) -> list[Block]:
+def jacobian_blocks(program: Program, jacobian: Program) -> list[DerivativeBlock]:
     """Blocks of the Jacobian of a program, by result and then by argument."""
     graph, blocks = jacobian.graph, []
     flat = np.array(graph.flat_outputs(), dtype=np.int64)
@@ -138,5 +138,5 @@ def jacobian_blocks(program: Program, jacobian: Program) -> list[Block]:
         starts = np.searchsorted(columns, np.arange(argument.size + 1)).tolist()
         entries = table[rows, columns].tolist()
         name = f"jac_{result.name}_{argument.name}"
-        blocks.append(Block(name, table.shape, tuple(starts), tuple(rows.tolist()), tuple(entries)))
+        blocks.append(DerivativeBlock(name, table.shape, tuple(starts), tuple(rows.tolist()), tuple(entries)))
     return blocks

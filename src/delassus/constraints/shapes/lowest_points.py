@@ -42,7 +42,7 @@ AS_LOW = 1e-9
 is the lowest, whatever round-off says."""
 
 
-class Offset(NamedTuple):
+class PointOffset(NamedTuple):
     """From the site of a point to the point (3,), in the frame of the shape; ``apart`` (m), if any, adds to its gap."""
 
     vector: Sequence[Scalar]
@@ -66,24 +66,24 @@ def sites(shape: Solid) -> list[tuple[Array, float]]:
     return [(np.array([0.0, 0.0, z]), radius) for z in ends]
 
 
-def offsets(ops: Ops, shape: Solid, normals: Sequence[Sequence[Scalar]]) -> list[Offset | None]:
+def offsets(ops: Ops, shape: Solid, normals: Sequence[Sequence[Scalar]]) -> list[PointOffset | None]:
     """Where points are that touch planes of these unit normals, in the frame of the shape: one of each site."""
     match shape:
         case Cylinder():
             return [_on_rim(ops, shape.radius, k % 4, n) for k, n in enumerate(normals)]
         case Ellipsoid():
             (n,) = normals
-            return [Offset(on_ellipsoid(ops, (shape.x, shape.y, shape.z), [-c for c in n]))]
+            return [PointOffset(on_ellipsoid(ops, (shape.x, shape.y, shape.z), [-c for c in n]))]
         case Mesh() if len(shape.vertices) > MOST_POINTS:
             return _corners(ops, shape.vertices, normals)
     return [None for _ in normals]
 
 
-def _on_rim(ops: Ops, radius: float, quarter: int, n: Sequence[Scalar]) -> Offset:
+def _on_rim(ops: Ops, radius: float, quarter: int, n: Sequence[Scalar]) -> PointOffset:
     """Point of a circle about z, so many quarters of it from the lowest one."""
     u, v = on_rim(ops, radius, -n[0], -n[1])
     x, y = ((u, v), (-v, u), (-u, -v), (v, -u))[quarter]
-    return Offset([x, y, 0.0])
+    return PointOffset([x, y, 0.0])
 
 
 def on_rim(ops: ScalarOps, radius: Scalar | float, x: Scalar, y: Scalar) -> list[Scalar]:
@@ -101,12 +101,12 @@ def on_ellipsoid(ops: ScalarOps, half: Sequence[Any], d: Sequence[Scalar]) -> li
     return [part * h * c for h, c in zip(half, x, strict=True)]
 
 
-def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> list[Offset | None]:
+def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> list[PointOffset | None]:
     """Lowest vertices of a hull, from its centre."""
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     corners, size = (vertices - 0.5 * (low + high)).tolist(), float(np.linalg.norm(high - low))
     found: list[Scalar] = []
-    out: list[Offset | None] = []
+    out: list[PointOffset | None] = []
     for k, n in enumerate(normals):
         direction = list(n)
         if k:
@@ -125,7 +125,7 @@ def _corners(ops: Ops, vertices: Array, normals: Sequence[Sequence[Scalar]]) -> 
             distance = index - other
             twice = ops.maximum(twice, ops.less(distance * distance, 0.25))
         found.append(index)
-        out.append(Offset(at, twice * size if k else None))
+        out.append(PointOffset(at, twice * size if k else None))
     return out
 
 

@@ -112,7 +112,7 @@ def turn_between(ops: ScalarOps, start: Sequence[Sequence[Scalar]], end: Sequenc
     return [over * x for x in turn]
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """A contact: its gap (m), tangents and normal (3 each), and its point (3) in the world."""
 
     gap: Scalar
@@ -120,13 +120,13 @@ class Place(NamedTuple):
     normal: Vector
     point: Vector
 
-    def rather(self, ops: Ops, other: Place, better: Scalar) -> Place:
+    def rather(self, ops: Ops, other: Spot, better: Scalar) -> Spot:
         """Gap, normal and point of the other one where that is ``better``; tangents stay."""
         gap = ops.select(better, other.gap, self.gap)
-        return Place(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
+        return Spot(gap, self.tangents, *(chosen(ops, better, x, y) for x, y in zip(other[2:], self[2:], strict=True)))
 
 
-class Centre(NamedTuple):
+class FaceCentre(NamedTuple):
     """Of contacts of a face that ``holds`` (1, else 0): where their middle is at the start and halfway (3 each)."""
 
     holds: Scalar
@@ -141,7 +141,7 @@ class Offset(NamedTuple):
     distance: Scalar
 
 
-class Motion(NamedTuple):
+class ContactMotion(NamedTuple):
     """Of a contact over a step, in m/s: by what slips differ from those of ``now`` (2 each), and by what the gap opens.
 
     ``u`` is by what it opens now, and ``cosine`` that of the angle by which its normal turns.
@@ -159,9 +159,9 @@ class Motion(NamedTuple):
 
 
 def motion_of(
-    ops: Ops, h: Scalar, start: Place, end: Place, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
-    belts: tuple[Vector, Vector] | None, centre: Centre | None = None,
-) -> Motion:  # fmt: skip
+    ops: Ops, h: Scalar, start: Spot, end: Spot, is_same: Scalar | None, chords: tuple[Chord, Chord | None],
+    belts: tuple[Vector, Vector] | None, centre: FaceCentre | None = None,
+) -> ContactMotion:  # fmt: skip
     """That of one contact over a step of ``h`` seconds.
 
     ``end`` is the contact at the poses ahead that ``is_same`` (1, or None for certain); where it is not (0), it has the
@@ -191,10 +191,10 @@ def motion_of(
     for t, own in zip(start.tangents, now, strict=True):
         turned.append(dot(turn(t), halfway) - own)
     cosine = 1.0 if end.normal is n else dot(n, end.normal)
-    return Motion(turned, now, (1.0 / h) * opened, dot(n, velocity), cosine)
+    return ContactMotion(turned, now, (1.0 / h) * opened, dot(n, velocity), cosine)
 
 
-def _cut(ops: Ops, motion: Motion, alike: Scalar, squares: tuple[Scalar, Scalar]) -> Offset:
+def _cut(ops: Ops, motion: ContactMotion, alike: Scalar, squares: tuple[Scalar, Scalar]) -> Offset:
     """``κ``, which along tangents is cut as ``squares`` of what turns and slips say (m²/s²)."""
     size, most = (ops.sqrt(x + SQUARE_FLOOR) for x in squares)
     opens, least = motion.opened - motion.u, ops.minimum(motion.u, 0.0)
@@ -208,7 +208,7 @@ def _cut(ops: Ops, motion: Motion, alike: Scalar, squares: tuple[Scalar, Scalar]
     return Offset([turns * x for x in (*(cut * x for x in motion.turned), opening)], ops.minimum(slides, presses))
 
 
-def _halfway(ops: Ops, start: Place, end: Place) -> Callable[[Vector], Vector]:
+def _halfway(ops: Ops, start: Spot, end: Spot) -> Callable[[Vector], Vector]:
     """What turns a vector as the normal of the start turns to where it is halfway."""
     n = start.normal
     if end.normal is n:
@@ -250,7 +250,7 @@ class TurningPair:
         """That of each contact, ``κ`` zero where it does not turn, or is apart."""
         ops, belts, out = self.ops, self._belts(), list[Offset]()
         deepest = self._deepest() if self.contact.second is not None and len(self.ends) > 1 else None
-        motions, contacts = list[Motion](), list[tuple[Place, Place, Scalar | None]]()
+        motions, contacts = list[ContactMotion](), list[tuple[Spot, Spot, Scalar | None]]()
         acting = list[Scalar]()
         for e, start in enumerate(self.starts):
             if deepest is None:
@@ -279,7 +279,7 @@ class TurningPair:
         """The sum of what is of contacts that act."""
         return sum((self.ops.select(acts, y, 0.0) for acts, y in zip(acting, x, strict=True)), cast(Scalar, 0.0))
 
-    def _centre(self, motions: Sequence[Motion], acting: Sequence[Scalar]) -> Centre:
+    def _centre(self, motions: Sequence[ContactMotion], acting: Sequence[Scalar]) -> FaceCentre:
         """Middle of contacts that act: it holds where a face slips by no more than what turns within a step."""
         ops, (a, b) = self.ops, self.chords
         assert b is not None
@@ -291,7 +291,7 @@ class TurningPair:
         holds = ops.less(slips, HELD * HELD * turned) * ops.less(OF_FACE - 0.5, n)
         over = 1.0 / ops.maximum(n, 1.0)
         start = [over * self._sum(acting, [x.point[c] for x in self.starts]) for c in range(3)]
-        return Centre(
+        return FaceCentre(
             holds,
             start,
             [
@@ -300,7 +300,7 @@ class TurningPair:
             ],
         )
 
-    def _by_number(self, e: int) -> tuple[Place, Scalar, Scalar | None]:
+    def _by_number(self, e: int) -> tuple[Spot, Scalar, Scalar | None]:
         """The contact at the end, and 1 where it is the same one, twice; the second is None where it follows a body."""
         ops, start, end, shape = self.ops, self.starts[e], self.ends[e], self.contact.shape
         same = self._is_as_deep(start, end)
@@ -312,7 +312,7 @@ class TurningPair:
             return end, same, same
         return end, same, None
 
-    def _on_plane(self, start: Place, end: Place) -> Place:
+    def _on_plane(self, start: Spot, end: Spot) -> Spot:
         """A contact at the end with the plane of the start: where planes come with calls, they are those below it."""
         ops, n, gap = self.ops, start.normal, start.gap
 
@@ -324,20 +324,20 @@ class TurningPair:
             corner = plus_scaled(start.point, n, above(gap))
             later = self.chords[0].to_end(ops, corner)
             gap = gap + dot(n, minus(later, corner))
-            return Place(gap, end.tangents, n, plus_scaled(later, n, -above(gap)))
+            return Spot(gap, end.tangents, n, plus_scaled(later, n, -above(gap)))
         if self.contact.ground != "input":
             return end._replace(normal=n)
         opened = dot(n, minus(end.point, start.point)) + above(end.gap) - above(gap)
-        return Place(gap + opened, end.tangents, n, plus_scaled(end.point, n, above(end.gap) - above(gap + opened)))
+        return Spot(gap + opened, end.tangents, n, plus_scaled(end.point, n, above(end.gap) - above(gap + opened)))
 
-    def _deepest(self) -> Place:
+    def _deepest(self) -> Spot:
         """The deepest contact at the end."""
         deepest, *others = self.ends
         for end in others:
             deepest = deepest.rather(self.ops, end, self.ops.less(end.gap, deepest.gap))
         return deepest
 
-    def _nearest(self, e: int, deepest: Place) -> tuple[Place, Scalar]:
+    def _nearest(self, e: int, deepest: Spot) -> tuple[Spot, Scalar]:
         """The same of a pair that touches at several points, which have no numbers.
 
         It is nearest to where both bodies carry it, by less than half of the way to any other; of those in one place it
@@ -369,7 +369,7 @@ class TurningPair:
         same = ops.less(4.0 * least, other) * ops.less(left, 0.5)
         return deepest.rather(ops, best, same), same
 
-    def _is_as_deep(self, start: Place, end: Place) -> Scalar:
+    def _is_as_deep(self, start: Spot, end: Spot) -> Scalar:
         """1 where a gap changes little, and none at the end is deeper."""
         little = 1.0 - self.ops.less(CHANGE * self.closed, _size(self.ops, end.gap - start.gap))
         if len(self.ends) == 1:
@@ -382,7 +382,7 @@ class TurningPair:
             return 0.0
         return self.ops.less(OF_FACE - 0.5, sum(self.touching, cast(Scalar, 0.0)))
 
-    def _carried(self, start: Place) -> Vector:
+    def _carried(self, start: Spot) -> Vector:
         """The middle of where both bodies carry a contact."""
         x, (a, b) = start.point, self.chords
         to_b = x if b is None else b.to_end(self.ops, x)
@@ -487,12 +487,12 @@ def _touching(at: At, closed: float) -> list[Scalar]:
     return [(1.0 - at.ops.less(closed, x.gap)) * (1.0 - x.on_path) for x in at.robot.candidates[at.index]]
 
 
-def _places(at: At) -> list[Place]:
-    out = list[Place]()
+def _places(at: At) -> list[Spot]:
+    out = list[Spot]()
     for x in at.robot.candidates[at.index]:
         t, s, n = at.ops.entries(at.ops.transpose(x.axes))
         link, arm = next(iter(x.arms.items()))
-        out.append(Place(x.gap, (t, s), n, column(at.ops, at.robot.origins[link] + arm)))
+        out.append(Spot(x.gap, (t, s), n, column(at.ops, at.robot.origins[link] + arm)))
     return out
 
 

@@ -12,7 +12,7 @@ from delassus.contact.changes.record import StepRecord, record_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import INFINITE, Blocks
-from delassus.contact.sparse.records import Options
+from delassus.contact.sparse.records import StepOptions
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
 from delassus.model.inertia import parameters_of_inertia
@@ -137,7 +137,7 @@ def by_masses(tree: Tree) -> Array:
 class SceneChanges:
     """Derivatives of recorded steps of a scene."""
 
-    def __init__(self, blocks: Blocks, detector: CollisionDetector, options: Options, passive: Passive) -> None:
+    def __init__(self, blocks: Blocks, detector: CollisionDetector, options: StepOptions, passive: Passive) -> None:
         self.blocks, self.detector, self.options, self._passive = blocks, detector, options, passive
         self.supports = supports_of(blocks)
         self._kernels: dict[tuple[int, str], Any] = {}

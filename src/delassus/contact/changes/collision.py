@@ -16,8 +16,8 @@ from delassus.contact.collision.colliders import (
     MOST_CONTACTS,
     RADIUS,
     Colliders,
+    CollisionMemory,
     ContactArrays,
-    Workspace,
     pair_memory,
 )
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
@@ -45,7 +45,9 @@ class ContactChanges(NamedTuple):
 
 
 @compiled_for("derivatives of contacts")
-def find_changes(n: int, reach: Array, gap: float, colliders: Colliders, space: Workspace, out: ContactArrays) -> int:
+def find_changes(
+    n: int, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, out: ContactArrays
+) -> int:
     """Contacts of ``n`` pairs, with changes where the poses of colliders have them; their number."""
     find_touching(0, n, reach, gap, colliders, space)
     count = number_contacts(space)
@@ -54,7 +56,7 @@ def find_changes(n: int, reach: Array, gap: float, colliders: Colliders, space: 
 
 
 def contact_changes(
-    pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: Workspace, found: ContactArrays
+    pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, found: ContactArrays
 ) -> ContactChanges:
     """Changes of the contacts ``found`` of near ``pairs`` (n, 2), as a search with ``reach`` and ``gap`` has them.
 
@@ -73,7 +75,7 @@ def changes_at(out: Any, at: Indices, known: Any, about: Array) -> ContactChange
     return ContactChanges(*[*changed, about, known])
 
 
-def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> tuple[Any, int]:
+def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory) -> tuple[Any, int]:
     """Contacts of near ``pairs`` in their order, with changes along twists of A, and their number; rows to spare."""
     n, own = len(pairs), pairs.ravel()
     world = _duals((2 * n, 3, 4))

@@ -196,7 +196,7 @@ def coupling_of(changes: ContactChanges, points: Array, frames: Array) -> Coupli
     )
 
 
-class Contacts(NamedTuple):
+class FoundContacts(NamedTuple):
     """Contacts of a step: their frames (m, 3, 3), their sides, and how they change with ``causes`` (…, 6, w) on sides.
 
     Causes are twists of poses, and, of contacts on paths, of velocities; what they cause is in the same place of
@@ -215,7 +215,7 @@ class Contacts(NamedTuple):
         """Whether there are rows of spins."""
         return bool(self.scales.shape[1] > 3)
 
-    def by_velocities(self, with_twists: Coupling) -> Contacts:
+    def by_velocities(self, with_twists: Coupling) -> FoundContacts:
         """The same contacts, as they change with velocities."""
         return self._replace(couplings=[with_twists], causes=[[side.G for side in self.sides]])
 
@@ -251,7 +251,7 @@ def twist_changes(sides: list[Sides], velocities: Sequence[Array]) -> list[Array
     return out
 
 
-def along(contacts: Contacts) -> RowParts:
+def along(contacts: FoundContacts) -> RowParts:
     """Jacobian of contacts: three rows of relative velocities, and of steps with patches three of spins."""
     turned = np.swapaxes(contacts.frames, 1, 2)
     parts = [s.sign * turned[s.contact] @ s.G[:, :3] for s in contacts.sides]
@@ -261,13 +261,13 @@ def along(contacts: Contacts) -> RowParts:
     return contacts.scaled(parts)
 
 
-def spins_of(contacts: Contacts) -> RowParts:
+def spins_of(contacts: FoundContacts) -> RowParts:
     """Relative angular velocities along the axes of contacts, three rows."""
     turned = np.swapaxes(contacts.frames, 1, 2)
     return RowParts(contacts.sides, [s.sign * turned[s.contact] @ s.G[:, 3:] for s in contacts.sides])
 
 
-def gap_changes(contacts: Contacts) -> RowParts:
+def gap_changes(contacts: FoundContacts) -> RowParts:
     """Changes of gaps, one row each."""
     parts = [np.zeros((len(s.contact), 1, s.G.shape[2])) for s in contacts.sides]
     for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
@@ -276,7 +276,7 @@ def gap_changes(contacts: Contacts) -> RowParts:
     return RowParts(contacts.sides, parts)
 
 
-def row_changes(contacts: Contacts, velocities: Sequence[Array], alone: bool = False) -> RowParts:
+def row_changes(contacts: FoundContacts, velocities: Sequence[Array], alone: bool = False) -> RowParts:
     """Changes with positions of what contacts measure, row by row, at velocities of sides (n, w), which are held.
 
     Surfaces move along. ``alone`` leaves out what links measure where contacts stay.
@@ -322,7 +322,7 @@ class ForceChanges(NamedTuple):
     within: RowParts
 
 
-def force_changes(contacts: Contacts, impulses: Array) -> ForceChanges:
+def force_changes(contacts: FoundContacts, impulses: Array) -> ForceChanges:
     """Of impulses (m, 3), or of these and of those of spins (m, 6)."""
     sides, r, exerted = contacts.sides, impulses.shape[1], contacts.scales[:, : impulses.shape[1]] * impulses
     pushed = cross_matrices((contacts.frames @ exerted[:, :3, None])[..., 0])

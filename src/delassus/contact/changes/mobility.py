@@ -13,7 +13,7 @@ import numpy as np
 from delassus.algorithms.contact.law import COMPLIANCE, step_of_spring
 from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, SceneChanges
-from delassus.contact.changes.contacts import Contacts, RowParts, row_changes
+from delassus.contact.changes.contacts import FoundContacts, RowParts, row_changes
 from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.snapshot import Indices
@@ -143,7 +143,7 @@ class Mobilities:
     """
 
     def __init__(
-        self, scene: SceneChanges, record: StepRecord, contacts: Contacts, J: RowParts, inverse: BlockDiagonal,
+        self, scene: SceneChanges, record: StepRecord, contacts: FoundContacts, J: RowParts, inverse: BlockDiagonal,
         loops: list[LoopBlock], springs: SpringChanges,
     ) -> None:  # fmt: skip
         self._scene, self._record, self._contacts, self._inverse = scene, record, contacts, inverse

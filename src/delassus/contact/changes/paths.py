@@ -12,15 +12,15 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled_for
 from delassus.constraints.paths import SLOP
-from delassus.contact.changes.contacts import Contacts, Coupling, Sides, cross_matrices, twist_changes
+from delassus.contact.changes.contacts import Coupling, FoundContacts, Sides, cross_matrices, twist_changes
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays, workspace
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
-from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, Paths, follow_paths
+from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, StepPaths, follow_paths
 from delassus.contact.contacts import scales_of
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Options
+from delassus.contact.sparse.records import StepOptions
 from delassus.spatial.rotations import Array
 
 STEP = 1e-6
@@ -39,7 +39,7 @@ class PathChanges(NamedTuple):
 
 
 @compiled_for("derivatives of contacts on paths")
-def find_on_paths(n: int, paths: Paths, out: ContactArrays) -> int:
+def find_on_paths(n: int, paths: StepPaths, out: ContactArrays) -> int:
     """Contacts of ``n`` pairs on their paths; their number."""
     space = paths.space
     find_touching(0, n, paths.reach, paths.gap, paths.colliders, space)
@@ -51,7 +51,7 @@ def find_on_paths(n: int, paths: Paths, out: ContactArrays) -> int:
     return count
 
 
-def path_changes(record: StepRecord, twists: Array, detector: CollisionDetector, options: Options) -> PathChanges:
+def path_changes(record: StepRecord, twists: Array, detector: CollisionDetector, options: StepOptions) -> PathChanges:
     """Changes of all contacts that the step has found on paths, and that are found again so.
 
     ``twists`` (m, 2, 6) are those of the two links of each contact, at its point, in the axes of the world.
@@ -77,7 +77,7 @@ def path_changes(record: StepRecord, twists: Array, detector: CollisionDetector,
     space.centres[:] = worlds[:, :, 3] + np.einsum("nij,nj->ni", worlds[:, :, :3], shapes[:, CENTRE:HALF])
     space.counts[:] = n * N, 1
     of_links = [np.repeat(x, N, axis=0).ravel() for x in (reached, deepest)]
-    paths = Paths(
+    paths = StepPaths(
         options.dt, options.dt * options.tolerance, SLOP * options.penetration, options.touching, of_links[0], poses,
         moving, of_links[1], np.zeros(len(links)), every, space,
     )  # fmt: skip
@@ -185,15 +185,15 @@ def on_paths(record: StepRecord) -> Any:
 
 def contacts_on_paths(
     record: StepRecord, sides: list[Sides], coupling: Coupling, known: Any, detector: CollisionDetector,
-    options: Options,
-) -> tuple[Contacts, Contacts | None]:  # fmt: skip
+    options: StepOptions,
+) -> tuple[FoundContacts, FoundContacts | None]:  # fmt: skip
     """Contacts as they change with positions, and with velocities where some are on paths.
 
     In place: which of them are known. Of those on paths that are pushed apart, the changes are not.
     """
     late, causes = on_paths(record), [[side.G for side in sides]]
     found, v = record.contacts, [record.v[side.dofs] for side in sides]
-    plain = Contacts(found.frames, scales_of(found), sides, [coupling], causes)
+    plain = FoundContacts(found.frames, scales_of(found), sides, [coupling], causes)
     if not late.any():
         return plain, None
     twists = np.zeros((len(late), 2, 6))

@@ -17,7 +17,7 @@ from delassus.algorithms.contact.problem import JointLaw
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, Moves, SceneChanges
 from delassus.contact.changes.collision import contact_changes
 from delassus.contact.changes.contacts import (
-    Contacts,
+    FoundContacts,
     RowParts,
     along,
     coupling_of,
@@ -31,8 +31,8 @@ from delassus.contact.changes.impacts import ImpactChanges, pull_gains
 from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.mobility import Mobilities, SpringChanges
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
-from delassus.contact.changes.record import Hit, Problem, StepRecord
-from delassus.contact.changes.response import OfFriction, Parts, Response, Solved, Ties, holds_of, modes_of
+from delassus.contact.changes.record import ProblemRecord, RecordedImpact, StepRecord
+from delassus.contact.changes.response import IslandResponse, OfFriction, Parts, Solved, Ties, holds_of, modes_of
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK
 from delassus.contact.sparse.blocks import MOTION_OF_BLOCKS
 from delassus.spatial.rotations import Array
@@ -106,16 +106,16 @@ class Situation:
         members, member_ends = np.argsort(of_groups, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
         nodes = np.concatenate([np.zeros(0, np.int64), *self.islands])
         self.parts = Parts(nodes, ends, members, member_ends, bodies.first, bodies.at)
-        self.response = Response(self.parts, self.record.masses.mass)
+        self.response = IslandResponse(self.parts, self.record.masses.mass)
         self.at_impact = self.response
         if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
-            self.at_impact = Response(self.parts, self.springs.mass)
+            self.at_impact = IslandResponse(self.parts, self.springs.mass)
 
     def velocities(self, x: Array) -> list[Array]:
         """Those of sides, of all blocks (n,)."""
         return [x[side.dofs] for side in self.sides]
 
-    def measured_by(self, contacts: Contacts, after: Array, last: bool, alone: bool = False) -> RowParts:
+    def measured_by(self, contacts: FoundContacts, after: Array, last: bool, alone: bool = False) -> RowParts:
         """`row_changes` at the velocities ``after`` a problem; at the ``last`` one with displacements by impacts."""
         out = row_changes(contacts, self.velocities(after), alone)
         if last and self.record.correction.late.any():
@@ -139,7 +139,7 @@ class Situation:
         return out
 
     def in_modes(
-        self, problem: Problem, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None,
+        self, problem: ProblemRecord, measured: RowParts, lost: BlockDiagonal, change: Array, later: RowParts | None,
         late: Array,
     ) -> Solved:  # fmt: skip
         """A problem in the modes of its solution, from what its rows measure and what its momenta lose."""
@@ -260,7 +260,8 @@ class Placing:
     """
 
     def __init__(
-        self, before: Situation, at: Situation, hit: Hit, impact: ImpactChanges, w: Array, late: Array, base: Array
+        self, before: Situation, at: Situation, hit: RecordedImpact, impact: ImpactChanges, w: Array, late: Array,
+        base: Array,
     ) -> None:  # fmt: skip
         self._at, sizes, dt = at, np.diff(at.first), at.scene.options.dt
         self._on, self.dofs, self.t = hit.placed[:, None], np.repeat(hit.placed, sizes), np.repeat(hit.times, sizes)

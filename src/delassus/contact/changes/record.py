@@ -16,7 +16,7 @@ from delassus.contact.sparse.turning import NONE
 from delassus.spatial.rotations import Array
 
 
-class Hit(NamedTuple):
+class RecordedImpact(NamedTuple):
     """Blocks that an impact of a step has ``placed``, and its ``times`` (s) of these.
 
     The state before it where they are placed; ``kick`` (n,) is what velocities have had more than ``v`` there, ``lead``
@@ -42,10 +42,10 @@ class ImpactRecord(NamedTuple):
     times: Array
     falls: Array
     first: Indices
-    hit: Hit | None
+    hit: RecordedImpact | None
 
 
-class Problem(NamedTuple):
+class ProblemRecord(NamedTuple):
     """A problem of a step: of contacts (m) and joints (k) what moves without motion, impulses, and free friction.
 
     Rows of contacts are those of `delassus.contact.changes.contacts.along`, and these are (m, 3) or (m, 6).
@@ -80,7 +80,7 @@ class Smooth(NamedTuple):
     mobilities: Array
 
 
-class Correction(NamedTuple):
+class CorrectionRecord(NamedTuple):
     """The position correction: of contacts (m) and joints (k) pushes, and compliances, zero where there is none.
 
     ``shift`` is the displacement of all degrees of freedom beside that by velocities, with the one that ``smooth``
@@ -96,7 +96,7 @@ class Correction(NamedTuple):
     smooth: Smooth
 
 
-class Turning(NamedTuple):
+class TurningRecord(NamedTuple):
     """Offsets ``κ`` of contacts that turn (m, 3): as ``found``, and as the last problem has ``taken`` them.
 
     ``later`` (m,) are numbers of contacts at the end of the path, see `delassus.contact.sparse.turning`; ``ahead`` are
@@ -109,7 +109,7 @@ class Turning(NamedTuple):
     ahead: Array
 
 
-class Search(NamedTuple):
+class SearchRecord(NamedTuple):
     """How contacts were found: near pairs of colliders that have some, reach of links (m), poses of colliders.
 
     And centres of balls that hold these. ``followed`` says of each pair whether its contacts are those of its path, see
@@ -123,7 +123,7 @@ class Search(NamedTuple):
     centres: Array
     followed: Array
     overlaps: Array
-    turning: Turning | None
+    turning: TurningRecord | None
 
 
 class Masses(NamedTuple):
@@ -150,14 +150,14 @@ class StepRecord(NamedTuple):
     poses: Array
     masses: Masses
     contacts: ContactArrays
-    search: Search
-    problems: list[Problem]
-    correction: Correction
+    search: SearchRecord
+    problems: list[ProblemRecord]
+    correction: CorrectionRecord
     status: SolverStatus
     gains: Array
 
     @property
-    def hits(self) -> list[Hit | None]:
+    def hits(self) -> list[RecordedImpact | None]:
         """Of each impact, None where it places no blocks."""
         return [x.impact.hit if x.impact is not None else None for x in self.problems[:-1:2]]
 
@@ -175,7 +175,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     place = np.zeros(used[-1] + 1 if len(used) else 0, np.int64)
     place[used] = np.arange(len(used))
     found = ContactArrays(*[x[used] for x in list[Any](data.contacts.found)])
-    problems, given, r = list[Problem](), np.zeros(len(used)), scales_of(found).shape[1]
+    problems, given, r = list[ProblemRecord](), np.zeros(len(used)), scales_of(found).shape[1]
     for index in range(n):
         own, numbers = groups[ends[index] : ends[index + 1]], tape.numbers[ends[index] : ends[index + 1]]
         of_contacts = own >= 0
@@ -194,7 +194,9 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
             impulses[:, 2] += given
         others = numbers[~of_contacts]
         parts = tape.after[index].copy(), tape.parts[index].copy(), impact
-        problems.append(Problem(phase, rates, impulses, floors, others[:, :2], others[:, 5], others[:, 6], *parts))
+        problems.append(
+            ProblemRecord(phase, rates, impulses, floors, others[:, :2], others[:, 5], others[:, 6], *parts)
+        )
     pushes, compliances = np.zeros(len(used)), np.zeros(len(used))
     at, rows = place[data.islands.contact[:m]], data.rows
     corrected = rows.law.R[:total] > 0.0
@@ -206,11 +208,11 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     if (later != NONE).any():
         taken = np.zeros((len(used), 3))
         taken[at] = rows.law.turning[:m]
-        turning = Turning(data.contacts.turning[used], taken, later, data.links.ahead.copy())
+        turning = TurningRecord(data.contacts.turning[used], taken, later, data.links.ahead.copy())
     state, bodies, asleep = data.state, data.bodies, (tape.asleep.copy(), data.sleep.island.copy())
     assert len(on_joints) == k
     space, springs = data.space, steps.blocks.springs
-    search = Search(
+    search = SearchRecord(
         space.pairs[touching], data.links.reach.copy(), space.world.copy(), space.centres.copy(),
         space.paths[touching, 0].copy(), data.links.overlaps.copy(), turning,
     )  # fmt: skip
@@ -219,7 +221,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     moved = loops.moved.copy(), loops.reached.copy(), motion.pushed.copy()
     late = data.progress.bounces.late.copy()
     smooth = Smooth(*moved, closed, errors, loops.mobilities.copy())
-    correction = Correction(
+    correction = CorrectionRecord(
         pushes, compliances, on_joints, rows.law.R[m:total].copy(), state.shift.copy(), late, smooth
     )
     mass = bodies.mass.copy()
@@ -233,7 +235,7 @@ def record_of(steps: BlockSteps) -> StepRecord | None:
     )  # fmt: skip
 
 
-def _hit(steps: BlockSteps, used: Indices, index: int) -> Hit | None:
+def _hit(steps: BlockSteps, used: Indices, index: int) -> RecordedImpact | None:
     """That of an impact of the last step, with contacts that are ``used``."""
     tape, (*found,) = steps.data.progress.tape, list[Any](steps.data.contacts.found)
     hit, placed = tape.hit, tape.impacts.placed[2 * index] == 1
@@ -243,7 +245,7 @@ def _hit(steps: BlockSteps, used: Indices, index: int) -> Hit | None:
         found[ContactArrays._fields.index(name)] = getattr(hit, name)[index]
     times, lead = np.where(placed, tape.impacts.times[2 * index], 0.0), tape.impacts.leads[2 * index + 2].copy()
     state = hit.q[index].copy(), hit.v[index].copy(), hit.kick[index].copy()
-    return Hit(placed, times, *state, lead, ContactArrays(*[x[used] for x in found]))
+    return RecordedImpact(placed, times, *state, lead, ContactArrays(*[x[used] for x in found]))
 
 
 def acting(record: StepRecord) -> Any:

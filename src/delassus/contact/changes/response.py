@@ -25,9 +25,9 @@ from delassus.compiler.jit.compile import compiled
 from delassus.contact.changes.blocks import BlockDiagonal
 from delassus.contact.changes.contacts import ForceChanges, RowParts, Sides
 from delassus.contact.changes.loops import LoopBlock
-from delassus.contact.changes.record import Problem
+from delassus.contact.changes.record import ProblemRecord
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import Graph, analyse, factorise, substitute
+from delassus.contact.sparse.factor import BlockGraph, analyse, factorise, substitute
 from delassus.contact.sparse.records import Joints
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -188,7 +188,7 @@ def add_product(groups: Groups, i: int, first: Indices, A: Array, transposed: bo
 
 
 @compiled
-def add_block(groups: Groups, i: int, s: int, t: int, first: Indices, graph: Graph, n: int, V: Array) -> None:
+def add_block(groups: Groups, i: int, s: int, t: int, first: Indices, graph: BlockGraph, n: int, V: Array) -> None:
     """Add ``(C J)ᵀ D⁻¹ Bᵀ J`` of two sides of a group to the matrix."""
     a, at = (groups.a[i], groups.at_a[i]) if s == 0 else (groups.b[i], groups.at_b[i])
     b, bt = (groups.a[i], groups.at_a[i]) if t == 0 else (groups.b[i], groups.at_b[i])
@@ -206,7 +206,7 @@ def add_block(groups: Groups, i: int, s: int, t: int, first: Indices, graph: Gra
 
 
 @compiled
-def factorised(groups: Groups, parts: Parts, q: int, mass: Array, graph: Graph, V: Array) -> int:
+def factorised(groups: Groups, parts: Parts, q: int, mass: Array, graph: BlockGraph, V: Array) -> int:
     """Factor the matrix of an island; how much of ``V`` it takes, or would, or −1 where it is singular."""
     begin, n, first = parts.node_ends[q], parts.node_ends[q + 1] - parts.node_ends[q], parts.first
     for i in range(n * n):
@@ -240,7 +240,7 @@ def factorised(groups: Groups, parts: Parts, q: int, mass: Array, graph: Graph, 
 
 
 @compiled
-def apply_inverse(parts: Parts, q: int, graph: Graph, V: Array, x: Array, own: Array) -> None:
+def apply_inverse(parts: Parts, q: int, graph: BlockGraph, V: Array, x: Array, own: Array) -> None:
     """``x ← A⁻¹ x`` of an island, in the memory ``own``."""
     begin, n, k = parts.node_ends[q], parts.node_ends[q + 1] - parts.node_ends[q], x.shape[1]
     for p in range(n):
@@ -258,7 +258,7 @@ def apply_inverse(parts: Parts, q: int, graph: Graph, V: Array, x: Array, own: A
 
 @compiled
 def solve_transposed(
-    groups: Groups, parts: Parts, mass: Array, graph: Graph, V: Array, counts: Unknowns, x: Unknowns, own: Array
+    groups: Groups, parts: Parts, mass: Array, graph: BlockGraph, V: Array, counts: Unknowns, x: Unknowns, own: Array
 ) -> int:
     """``λ`` and ``μ`` from what counts; how much of ``V`` that takes, or would, or −1 where a matrix is singular."""
     most, k, first = 0 * V.size, x.velocities.shape[1], parts.first
@@ -336,7 +336,7 @@ def most_missed(groups: Groups, parts: Parts, mass: Array, counts: Unknowns, x: 
     return worst
 
 
-class Response:
+class IslandResponse:
     """Solutions of what counts, with the memory for them; ``parts`` are the islands of all problems of a step.
 
     ``is_regular``: whether equations have been so regular that these solutions are unique.
@@ -346,7 +346,7 @@ class Response:
         n = int(np.diff(parts.node_ends).max(initial=0))
         self._parts, self._mass, self._V, self.is_regular = parts, mass, np.zeros(64), True
         sizes = n * n, n, n, n + 1, n * n + 1, n * n, n, n, n, len(parts.at)
-        self._graph = Graph(*[np.zeros(x, np.int64) for x in sizes])
+        self._graph = BlockGraph(*[np.zeros(x, np.int64) for x in sizes])
 
     def solve(self, groups: Groups, velocities: Array, impulses: Array) -> tuple[Array, Array]:
         """``λ`` (n, k) and ``μ`` (r, k) from what counts of velocities and impulses."""
@@ -389,7 +389,7 @@ class Solved(NamedTuple):
     wrenches of contacts on paths, None without; ``with_late`` what rows of the step have of displacements by impacts.
     """
 
-    problem: Problem
+    problem: ProblemRecord
     groups: Groups
     measured: RowParts
     forces: ForceChanges

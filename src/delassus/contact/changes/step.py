@@ -45,7 +45,7 @@ MATERIAL = {"friction": 3, "restitution": 4, "torsional": 5, "rolling": 6}
 """Places of what contacts have of colliders in `Colliders.material`."""
 
 
-class Pulled(NamedTuple):
+class PulledStep(NamedTuple):
     """What counts the state before a step and joint forces (n, k), and of contacts (m, k) coefficients and lengths.
 
     And ``mass`` of links (n_links, k) of the blocks.
@@ -61,7 +61,7 @@ class Pulled(NamedTuple):
     mass: Array
 
 
-class StepChanges(Situation):
+class SceneStepChanges(Situation):
     """A step of a scene, to be pulled back from its end.
 
     Attributes
@@ -255,14 +255,14 @@ class StepChanges(Situation):
             self.mobility.of_limits(), force_changes(self.contacts, impulses), lost, mobility[1], x, of_loops,
         )  # fmt: skip
 
-    def pulled(self, q: Array, v: Array) -> Pulled:
+    def pulled(self, q: Array, v: Array) -> PulledStep:
         """What counts the start of the step, from what counts its end (n, k)."""
         record, n, m, k, dt = self.record, self.n, self.m, q.shape[1], self.scene.options.dt
         free, joints, (asleep, sleeping) = self.free, self.scene.blocks.joints, record.asleep
         sizes = np.diff(self.first)
         still = np.repeat(asleep > 0, sizes)
         sizes_of_all = (n, n, n, m, m, m, m, len(self.scene.blocks.links))
-        out, r = Pulled(*(np.zeros((size, k)) for size in sizes_of_all)), self.contacts.scales.shape[1]
+        out, r = PulledStep(*(np.zeros((size, k)) for size in sizes_of_all)), self.contacts.scales.shape[1]
         scales = np.zeros((m, 3, k))
         mass, nothing, lead = np.zeros((n, k)), np.zeros(n), np.zeros((n, k))  # of free bodies by axes
         inertials = [list[InertialForces]() for _ in self.places]
@@ -323,7 +323,7 @@ class StepChanges(Situation):
 
     def _pull_correction(
         self, c: SolvedCorrection, shift: Array, late: Array, dv: Array, mass: Array, inertial: list[InertialForces],
-        scales: Array, out: Pulled,
+        scales: Array, out: PulledStep,
     ) -> None:  # fmt: skip
         """Add to what counts all else what counts the displacement ``shift`` (n, k) of the position correction."""
         record, m, k, dt = self.record, self.m, shift.shape[1], self.scene.options.dt
@@ -353,7 +353,7 @@ class StepChanges(Situation):
             scales -= self.mobility.with_scales(self.contacts.scales)[..., None] * normals
 
     def _pull_rows(
-        self, solved: Solved, weights: Array, of_rows: Array, late: Array, scales: Array, out: Pulled
+        self, solved: Solved, weights: Array, of_rows: Array, late: Array, scales: Array, out: PulledStep
     ) -> Array:
         """Add what counts rows of contacts, limits and loops; returns what counts the floors of contacts (m, k)."""
         m, r, k = self.m, self.contacts.scales.shape[1], weights.shape[1]
@@ -378,7 +378,7 @@ class StepChanges(Situation):
 
     def _pull_smooth_motion(
         self, weights: Array, after: Array, smooth: SmoothCounts, mass: Array, inertial: list[InertialForces],
-        out: Pulled,
+        out: PulledStep,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What counts velocities (n, k) that lead by half a step, and others, from ``weights`` of all at the end."""
         record, dt = self.record, self.scene.options.dt
@@ -399,7 +399,7 @@ class StepChanges(Situation):
         led, behind = self.base[:, None] > 0.0, self.M.times(weights)
         return np.where(led, dv - behind, 0.0), np.where(led, behind, dv)
 
-    def _pull_masses(self, mass: Array, inertials: list[list[InertialForces]], out: Pulled) -> None:
+    def _pull_masses(self, mass: Array, inertials: list[list[InertialForces]], out: PulledStep) -> None:
         """Set what counts masses of links, from that of free bodies by axes (n, k) and of inertial forces."""
         masses = self.scene.blocks.mass
         of_bodies = mass[: 6 * len(masses)].reshape(len(masses), 6, mass.shape[1]).sum(axis=1)
@@ -422,7 +422,7 @@ class StepChanges(Situation):
         """How the step was solved; `NOT_DIFFERENTIABLE` where derivatives of a part of it are not known."""
         return self.record.status if self.known else SolverStatus.NOT_DIFFERENTIABLE
 
-    def with_parameter(self, name: str, pulled: Pulled, blocks: Indices) -> tuple[Indices, Array]:
+    def with_parameter(self, name: str, pulled: PulledStep, blocks: Indices) -> tuple[Indices, Array]:
         """Which of the scene's parameters act on some islands' blocks, and what counts them (p, k)."""
         scene = self.scene.blocks
         if name == "mass":

@@ -21,8 +21,8 @@ from delassus.constraints.shapes.turning import ALIKE, HELD, OF_FACE
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
 from delassus.contact.changes.collision import SAME, changes_at, searched
 from delassus.contact.changes.contacts import (
-    Contacts,
     Coupling,
+    FoundContacts,
     RowParts,
     coupling_of,
     cross_matrices,
@@ -31,7 +31,7 @@ from delassus.contact.changes.contacts import (
 )
 from delassus.contact.changes.contacts import along as along_rows
 from delassus.contact.changes.mobility import Mobilities
-from delassus.contact.changes.record import StepRecord, Turning
+from delassus.contact.changes.record import StepRecord, TurningRecord
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays
 from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
 from delassus.contact.snapshot import Indices
@@ -169,7 +169,7 @@ def side_velocity(k: int, x: Vector, dt: float, chords: Chords) -> Vector:
 
 
 def turning_changes(
-    scene: SceneChanges, record: StepRecord, turning: Turning, contacts: Contacts, mobility: Mobilities
+    scene: SceneChanges, record: StepRecord, turning: TurningRecord, contacts: FoundContacts, mobility: Mobilities
 ) -> TurningChanges:
     """Those of all contacts that turn, zero of others."""
     found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
@@ -215,7 +215,7 @@ def turning_changes(
     )
 
 
-def _world_ahead(scene: SceneChanges, record: StepRecord, turning: Turning) -> Array:
+def _world_ahead(scene: SceneChanges, record: StepRecord, turning: TurningRecord) -> Array:
     """Poses of all colliders ahead."""
     arrays, world = scene.detector.arrays, record.search.world.copy()
     links = arrays.shapes[:, LINK].astype(np.int64)
@@ -226,7 +226,7 @@ def _world_ahead(scene: SceneChanges, record: StepRecord, turning: Turning) -> A
     return world
 
 
-def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: Indices) -> Ends:
+def _found_ahead(scene: SceneChanges, record: StepRecord, turning: TurningRecord, at: Indices) -> Ends:
     """What contacts ``at`` some places are ahead."""
     found, arrays, options = record.contacts, scene.detector.arrays, scene.options
     world = _world_ahead(scene, record, turning)
@@ -246,7 +246,13 @@ def _found_ahead(scene: SceneChanges, record: StepRecord, turning: Turning, at: 
 
 
 def _chords(
-    scene: SceneChanges, record: StepRecord, turning: Turning, start: Coupling, ends: Ends, at: Indices, faces: Faces
+    scene: SceneChanges,
+    record: StepRecord,
+    turning: TurningRecord,
+    start: Coupling,
+    ends: Ends,
+    at: Indices,
+    faces: Faces,
 ) -> tuple[Array, Array, Array]:
     """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
     found, n, colliders = record.contacts, len(at), record.contacts.colliders[at]

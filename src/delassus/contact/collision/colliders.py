@@ -103,7 +103,7 @@ class PairMemory(NamedTuple):
     triangles : (2, `COLUMNS`) array
         Triangles of surfaces as shapes.
     later : (8, 8) array
-        Contacts of the pair at a later time, in the rows of `Workspace.found`.
+        Contacts of the pair at a later time, in the rows of `CollisionMemory.found`.
     poses : (2, 3, 4) array
         Those of the pair then.
     """
@@ -114,7 +114,7 @@ class PairMemory(NamedTuple):
     poses: Array
 
 
-class Workspace(NamedTuple):
+class CollisionMemory(NamedTuple):
     """Memory of a search for contacts, for compiled functions; what they know from one call to the next.
 
     Attributes
@@ -197,12 +197,12 @@ def collider_arrays(scene: Solids) -> Colliders:
     return Colliders(shapes, local, hulls, surfaces, material, may_collide(scene), rule, pair_numbers(scene))
 
 
-def workspace(colliders: Colliders, most: int) -> tuple[Workspace, ContactArrays]:
+def workspace(colliders: Colliders, most: int) -> tuple[CollisionMemory, ContactArrays]:
     """Memory for ``most`` near pairs."""
     n, ends, rows = len(colliders.shapes), colliders.hulls[ENDS], MOST_CONTACTS * most
     on_links = colliders.shapes[(colliders.shapes[:, LINK] >= 0) | (colliders.shapes[:, KIND] == HULL)]
     corners = max(8, int(np.diff(ends).max(initial=0)), int(on_links[:, N_VERTICES].max(initial=0)))
-    space = Workspace(
+    space = CollisionMemory(
         world=np.zeros((n, 3, 4)),
         before=np.zeros((n, 3, 4)),
         centres=np.zeros((n, 3)),

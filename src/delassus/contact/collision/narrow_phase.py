@@ -29,10 +29,10 @@ from delassus.contact.collision.colliders import (
     SURFACE,
     VERTICES,
     Colliders,
+    CollisionMemory,
     ContactArrays,
     PairMemory,
     Solid,
-    Workspace,
 )  # fmt: skip
 from delassus.contact.collision.convex import convex_pair
 from delassus.contact.collision.half_spaces import on_plane
@@ -64,7 +64,7 @@ INVALID_POSE, BUFFER_FULL = -1, -2
 
 @compiled_for("collision detection")
 def find_contacts(
-    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace,
+    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: CollisionMemory,
     contacts: ContactArrays,
 ) -> int:  # fmt: skip
     """Write contacts at poses of links; returns how many, `INVALID_POSE` or `BUFFER_FULL`."""
@@ -95,7 +95,7 @@ def are_finite(poses: Array, reach: Array) -> bool:
 
 @compiled
 def find_near_pairs(
-    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace
+    poses: Array, reach: Array, gap: float, margin: float, colliders: Colliders, space: CollisionMemory
 ) -> int:
     """List near pairs, if their list is not valid; returns how many they are, `INVALID_POSE` or `BUFFER_FULL`.
 
@@ -114,7 +114,7 @@ def find_near_pairs(
 
 
 @compiled
-def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: Workspace) -> None:
+def find_touching(begin: int, end: int, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory) -> None:
     """Find contacts of some near pairs, and how many each has."""
     shapes = colliders.shapes
     for k in range(begin, end):
@@ -175,7 +175,7 @@ def on_what_moves(a: Solid, b: Solid, out: Array, begin: int, end: int) -> None:
 
 
 @compiled
-def number_contacts(space: Workspace) -> int:
+def number_contacts(space: CollisionMemory) -> int:
     """Turn numbers of contacts of near pairs into where those of each end; returns how many there are."""
     space.ends[0] = 0
     for k in range(space.counts[0]):
@@ -184,7 +184,7 @@ def number_contacts(space: Workspace) -> int:
 
 
 @compiled
-def unpack(begin: int, end: int, colliders: Colliders, space: Workspace, contacts: ContactArrays) -> None:
+def unpack(begin: int, end: int, colliders: Colliders, space: CollisionMemory, contacts: ContactArrays) -> None:
     """Spread contacts of some near pairs over the arrays of a contact set."""
     material = colliders.material
     for pair in range(begin, end):

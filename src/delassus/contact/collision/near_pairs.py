@@ -23,7 +23,7 @@ from delassus.contact.collision.colliders import (
     RADIUS,
     SPHERE,
     Colliders,
-    Workspace,
+    CollisionMemory,
 )  # fmt: skip
 from delassus.contact.collision.vectors import along, column, dot, row_of
 from delassus.spatial.rotations import Array
@@ -31,7 +31,7 @@ from delassus.spatial.rotations import Array
 
 @compiled
 def place_colliders(
-    begin: int, end: int, poses: Array, reach: Array, gap: float, colliders: Colliders, space: Workspace
+    begin: int, end: int, poses: Array, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory
 ) -> None:
     """Poses ``[R p]`` of some colliders in the world, from those of links, and their centres.
 
@@ -68,7 +68,7 @@ def place_colliders(
 
 
 @compiled
-def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: Workspace) -> int:
+def list_pairs(reach: Array, gap: float, margin: float, colliders: Colliders, space: CollisionMemory) -> int:
     """List near pairs anew, for motions of half a margin; returns how many there are, also if there is no room."""
     shapes, world, bounds, order, pairs = colliders.shapes, space.world, space.bounds, space.order, space.pairs
     n, count, axis, widest = shapes.shape[0], 0, 0, -1.0

@@ -36,8 +36,8 @@ from delassus.contact.collision.colliders import (
     SURFACE,
     VERTICES,
     Colliders,
+    CollisionMemory,
     Solid,
-    Workspace,
 )  # fmt: skip
 from delassus.contact.collision.narrow_phase import most_gap, on_what_moves, touch
 from delassus.contact.collision.patches import patch_along
@@ -80,7 +80,7 @@ TOGETHER = 1e-6
 """Parts of a step that hits may differ by and are at one time."""
 
 
-class Paths(NamedTuple):
+class StepPaths(NamedTuple):
     """What paths of a step follow from.
 
     Attributes
@@ -107,11 +107,11 @@ class Paths(NamedTuple):
     overlaps: Array
     first: Array
     colliders: Colliders
-    space: Workspace
+    space: CollisionMemory
 
 
 @compiled
-def link_velocity(link: int, x: Vector, paths: Paths) -> Vector:
+def link_velocity(link: int, x: Vector, paths: StepPaths) -> Vector:
     """Velocity of the point of a link that is at ``x``; −1 is the world."""
     poses, twists = paths.poses, paths.twists
     if link < 0:
@@ -121,7 +121,7 @@ def link_velocity(link: int, x: Vector, paths: Paths) -> Vector:
 
 
 @compiled
-def moved(T: Array, link: int, t: float, paths: Paths, out: Array) -> None:
+def moved(T: Array, link: int, t: float, paths: StepPaths, out: Array) -> None:
     """Pose of a collider on a link after a time ``t``, with the twist of now."""
     poses, twists = paths.poses, paths.twists
     w = 0.0, 0.0, 0.0
@@ -141,7 +141,7 @@ def moved(T: Array, link: int, t: float, paths: Paths, out: Array) -> None:
 
 
 @compiled
-def motion_at(k: int, r: int, rows: Array, t: float, paths: Paths) -> Vector:
+def motion_at(k: int, r: int, rows: Array, t: float, paths: StepPaths) -> Vector:
     """Velocity (m/s) of A beside B where a contact of pair ``k`` is after a time."""
     twists, colliders, space, motion = paths.twists, paths.colliders, paths.space, (0.0, 0.0, 0.0)
     x = rows[r, 1], rows[r, 2], rows[r, 3]
@@ -153,13 +153,13 @@ def motion_at(k: int, r: int, rows: Array, t: float, paths: Paths) -> Vector:
 
 
 @compiled
-def approach(k: int, r: int, rows: Array, t: float, paths: Paths) -> float:
+def approach(k: int, r: int, rows: Array, t: float, paths: StepPaths) -> float:
     """Velocity (m/s) by which the bodies of pair ``k`` come together along the normal of a contact after a time."""
     return -dot((rows[r, 4], rows[r, 5], rows[r, 6]), motion_at(k, r, rows, t, paths))
 
 
 @compiled
-def find_walls(begin: int, end: int, paths: Paths) -> None:
+def find_walls(begin: int, end: int, paths: StepPaths) -> None:
     """Mark some near pairs: those that run into a contact, whose gap may be overlapped by ``closed`` (m)."""
     dt, closed, space, shapes = paths.dt, paths.closed, paths.space, paths.colliders.shapes
     found = space.found
@@ -174,7 +174,7 @@ def find_walls(begin: int, end: int, paths: Paths) -> None:
 
 
 @compiled
-def find_overlaps(pairs: int, paths: Paths) -> None:
+def find_overlaps(pairs: int, paths: StepPaths) -> None:
     """Deepest overlap (m) of each link."""
     overlaps, shapes, space = paths.overlaps, paths.colliders.shapes, paths.space
     for link in range(overlaps.size):
@@ -186,7 +186,7 @@ def find_overlaps(pairs: int, paths: Paths) -> None:
 
 
 @compiled
-def follow_paths(begin: int, end: int, paths: Paths) -> None:
+def follow_paths(begin: int, end: int, paths: StepPaths) -> None:
     """Contacts of those of some near pairs that are marked, in the place of those at the start."""
     gap, reach, colliders, space = paths.gap, paths.reach, paths.colliders, paths.space
     found = space.found
@@ -215,7 +215,7 @@ def follow_paths(begin: int, end: int, paths: Paths) -> None:
 
 
 @compiled
-def no_obstacle(k: int, paths: Paths) -> float:
+def no_obstacle(k: int, paths: StepPaths) -> float:
     """Overlap (m) of a pair that is no obstacle: twice the slop, and what either link overlaps, in whole slops.
 
     So that it does not change with positions.
@@ -230,7 +230,7 @@ def no_obstacle(k: int, paths: Paths) -> float:
 
 
 @compiled
-def place_pair(k: int, t: float, paths: Paths) -> None:
+def place_pair(k: int, t: float, paths: StepPaths) -> None:
     """Poses of the colliders of a pair after a time."""
     colliders, space = paths.colliders, paths.space
     for side in range(2):
@@ -239,7 +239,7 @@ def place_pair(k: int, t: float, paths: Paths) -> None:
 
 
 @compiled
-def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, int, int]:
+def find_hit(k: int, least: float, most: float, paths: StepPaths) -> tuple[float, int, int]:
     """When a pair overlaps by ``least``, as a part of the step; its contacts then, in ``later``; which of them it is.
 
     The last is −1 where it does not, or where it cannot be said.
@@ -267,7 +267,7 @@ def find_hit(k: int, least: float, most: float, paths: Paths) -> tuple[float, in
 
 
 @compiled
-def touch_later(k: int, t: float, most: float, paths: Paths) -> int:
+def touch_later(k: int, t: float, most: float, paths: StepPaths) -> int:
     """Contacts of a pair after a time, in ``later``; how many."""
     place_pair(k, t, paths)
     shapes, space = paths.colliders.shapes, paths.space
@@ -277,14 +277,14 @@ def touch_later(k: int, t: float, most: float, paths: Paths) -> int:
 
 
 @compiled
-def violation(k: int, n: Vector, least: float, paths: Paths) -> tuple[float, float]:
+def violation(k: int, n: Vector, least: float, paths: StepPaths) -> tuple[float, float]:
     """By how much (m) the gap along ``n`` at the end of the path is below what it may be, negative; and that gap."""
     before, after = gaps_along(k, n, n, paths)
     return after - min(0.0, max(before, -least)), after
 
 
 @compiled
-def gaps_along(k: int, n: Vector, later: Vector, paths: Paths) -> tuple[float, float]:
+def gaps_along(k: int, n: Vector, later: Vector, paths: StepPaths) -> tuple[float, float]:
     """Gaps (m) of two convex shapes along normals from B to A: at the start, and ``later`` at poses of `place_pair`."""
     shapes, vertices, space = paths.colliders.shapes, paths.colliders.hulls[VERTICES], paths.space
     i, j, poses = space.pairs[k, 0], space.pairs[k, 1], space.work.poses
@@ -293,7 +293,7 @@ def gaps_along(k: int, n: Vector, later: Vector, paths: Paths) -> tuple[float, f
 
 
 @compiled
-def towards(k: int, side: int, f: int, pose: Array, paths: Paths) -> Vector:
+def towards(k: int, side: int, f: int, pose: Array, paths: StepPaths) -> Vector:
     """Normal of a face of one of a pair at its pose, from B to A."""
     space, c = paths.space, paths.space.pairs[k, side]
     shape = paths.colliders.shapes[c]
@@ -305,7 +305,7 @@ def towards(k: int, side: int, f: int, pose: Array, paths: Paths) -> Vector:
 
 
 @compiled
-def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
+def end_of_path(k: int, least: float, most: float, paths: StepPaths) -> int:
     """Contacts of a pair at the end of its path, in ``later``, along the normal that is violated least; how many."""
     dt, colliders, space = paths.dt, paths.colliders, paths.space
     i, j, shapes, later = space.pairs[k, 0], space.pairs[k, 1], colliders.shapes, space.work.later
@@ -346,7 +346,7 @@ def end_of_path(k: int, least: float, most: float, paths: Paths) -> int:
 
 
 @compiled
-def is_flat(k: int, n: Vector, paths: Paths) -> bool:
+def is_flat(k: int, n: Vector, paths: StepPaths) -> bool:
     """Whether a normal at the end of the path is that of a face of the pair, or of a contact at its start."""
     space, found, same = paths.space, paths.space.found, False
     for r in range(MOST_CONTACTS * k, MOST_CONTACTS * k + space.ends[k + 1]):
@@ -359,7 +359,7 @@ def is_flat(k: int, n: Vector, paths: Paths) -> bool:
 
 
 @compiled
-def is_as_before(k: int, t: float, hit: int, count: int, paths: Paths) -> bool:
+def is_as_before(k: int, t: float, hit: int, count: int, paths: StepPaths) -> bool:
     """Whether the wall at the start of the step is what is hit, or what is slid along: it stays as it is."""
     dt, closed, colliders, space = paths.dt, paths.closed, paths.colliders, paths.space
     later, found, first, same = space.work.later, space.found, MOST_CONTACTS * k, SAME_FACE
@@ -394,7 +394,7 @@ def is_as_before(k: int, t: float, hit: int, count: int, paths: Paths) -> bool:
 
 
 @compiled
-def is_one_face(k: int, n: Vector, later: Vector, paths: Paths) -> bool:
+def is_one_face(k: int, n: Vector, later: Vector, paths: StepPaths) -> bool:
     """Whether two normals are those of one face of the pair, at the start and at the poses of `place_pair`."""
     space, same = paths.space, False
     for side in range(2):
@@ -406,7 +406,7 @@ def is_one_face(k: int, n: Vector, later: Vector, paths: Paths) -> bool:
 
 
 @compiled
-def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float:
+def entry(k: int, n: Vector, later: Vector, least: float, paths: StepPaths) -> float:
     """Part of the path at which two convex shapes overlap by ``least`` along a normal that turns; −∞, ∞: outside."""
     before, after = gaps_along(k, n, later, paths)
     if before + least <= 0.0:
@@ -415,7 +415,7 @@ def entry(k: int, n: Vector, later: Vector, least: float, paths: Paths) -> float
 
 
 @compiled
-def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
+def is_entered_last(k: int, hit: float, n: Vector, paths: StepPaths) -> bool:
     """Whether shapes that hit overlap along a normal of the start no earlier than along those of their faces.
 
     Nor earlier by `EARLY` than they ``hit``, as a part of the path, where not all normals are those of faces.
@@ -437,7 +437,7 @@ def is_entered_last(k: int, hit: float, n: Vector, paths: Paths) -> bool:
 
 
 @compiled
-def move_back(k: int, t: float, count: int, paths: Paths) -> None:
+def move_back(k: int, t: float, count: int, paths: StepPaths) -> None:
     """Contacts in ``later``, at a part ``t`` of the step, as those of the start: at the end of the path they are alike.
 
     The point is where it is on that link that moves more.
@@ -461,7 +461,7 @@ def move_back(k: int, t: float, count: int, paths: Paths) -> None:
 
 
 @compiled
-def bend_paths(pairs: int, paths: Paths) -> bool:
+def bend_paths(pairs: int, paths: StepPaths) -> bool:
     """Bend the paths of links where they hit first, and mark pairs that hit later; whether there are any.
 
     ``first`` is memory for a time of each link. Of links that both move, either takes half of the velocity by which

@@ -65,7 +65,7 @@ def quality(candidate: Candidate) -> tuple[bool, float]:
     return candidate[0].status not in SOLVED, candidate[1]
 
 
-class Search:
+class NsgsSearch:
     """A problem, the best impulses that were found for it, and the number of iterations that may still be made."""
 
     def __init__(self, W: Array, b: Array, mu: Array, friction_offset: Array, tolerance: float, limit: int) -> None:
@@ -125,7 +125,7 @@ class Search:
         return last
 
 
-class PatchSearch(Search):
+class PatchSearch(NsgsSearch):
     """The same with patches, groups that have a ``partner``: by the solver of islands alone."""
 
     def refined(self, W: Array, p: Array) -> tuple[Array, float]:
@@ -139,7 +139,7 @@ class PatchSearch(Search):
         self.best = min(self.best, (Impulses(p, status, 0), residual), key=quality)
 
 
-def follow_paths(search: Search, n_contacts: int) -> None:
+def follow_paths(search: NsgsSearch, n_contacts: int) -> None:
     """Follow paths, one after the other, until one arrives."""
     weights, end, random, paths = np.ones(n_contacts), FIRST_COMPLIANCE, np.random.default_rng(0), 0
     while not search.ended:
@@ -154,7 +154,7 @@ def nsgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
     """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
-    search = Search(W, b, mu, friction_offset, tolerance, limit)
+    search = NsgsSearch(W, b, mu, friction_offset, tolerance, limit)
     search.offer(*search.swept(W, start, SWEEPS_ALONE, 0))
     if not search.ended:
         most = min(INTERIOR_ITERATIONS, limit - search.iterations)

@@ -30,7 +30,7 @@ from delassus.model.check import check_number, check_whole
 from delassus.spatial.rotations import Array
 
 
-class Solver(NamedTuple):
+class SolverEntry(NamedTuple):
     """Friction on pyramids or exact cones, the function of arrays, and the solver that is asked where this one fails.
 
     That is `nsgs`: exact cones, where pyramids have no solution or their matrix is badly conditioned; and continuation,
@@ -42,14 +42,14 @@ class Solver(NamedTuple):
     then: str = ""
 
 
-SOLVERS: Mapping[str, Solver] = MappingProxyType(
+SOLVERS: Mapping[str, SolverEntry] = MappingProxyType(
     {
-        "lemke": Solver("linear", lemke_contacts, "nsgs"),
-        "pgs": Solver("linear", pgs_contacts, "nsgs"),
-        "nsgs": Solver("cone", nsgs_contacts),
-        "admm": Solver("cone", admm_contacts, "nsgs"),
-        "interior": Solver("cone", interior_contacts, "nsgs"),
-        "convex": Solver("cone", convex_contacts),
+        "lemke": SolverEntry("linear", lemke_contacts, "nsgs"),
+        "pgs": SolverEntry("linear", pgs_contacts, "nsgs"),
+        "nsgs": SolverEntry("cone", nsgs_contacts),
+        "admm": SolverEntry("cone", admm_contacts, "nsgs"),
+        "interior": SolverEntry("cone", interior_contacts, "nsgs"),
+        "convex": SolverEntry("cone", convex_contacts),
     }
 )
 

@@ -15,7 +15,7 @@ from delassus.compiler.jit.compile import compiled, compiled_for, inlined
 from delassus.contact.snapshot import Indices
 from delassus.contact.solvers.linear import affine, mobilities, rounding
 from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN
-from delassus.contact.sparse.factor import Graph
+from delassus.contact.sparse.factor import BlockGraph
 from delassus.contact.sparse.newton import (
     FULL_DELTAS,
     ISLAND_GOAL,
@@ -25,7 +25,7 @@ from delassus.contact.sparse.newton import (
     solve_island,
     step_fully,
 )
-from delassus.contact.sparse.records import Bodies, Islands, Options, RowLaws, RowMemory, Rows, Work
+from delassus.contact.sparse.records import Bodies, Islands, RowGroups, RowLaws, RowMemory, StepOptions, Work
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.spins import prepare_patch
 from delassus.contact.sparse.sweeps import push, residual_of
@@ -109,18 +109,18 @@ def block_impulses(
         tied, np.zeros((n_patches, SIZE)),
     )  # fmt: skip
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
-    rows = Rows(kind, np.zeros(n, np.int64), none, at, at, J, Y, law, r, np.zeros(n), np.empty(n), memory)
+    rows = RowGroups(kind, np.zeros(n, np.int64), none, at, at, J, Y, law, r, np.zeros(n), np.empty(n), memory)
     of_none = np.empty(0), np.empty((0, 3)), np.empty(0)
     islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, of_none[0], of_none[1], of_none[2])
     g, x, some = np.zeros((13, 2), np.int64), np.empty((6, size)), np.empty(n, np.int64)
     part = Islands(zero, g[10], g[11], some, g[12], zero, zero, of_none[0], of_none[1], of_none[2])
-    graph = Graph(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9])
+    graph = BlockGraph(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9])
     V, K, best_r = np.empty(size * size), np.empty(3 * size), np.empty((n, 3))
     work = Work(graph, part, V, K, x[0], x[1], x[2], x[3], x[4], x[5], best_r)
     v, own, units = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
     for i in range(size):
         units[i, i] = 1.0
-    options = Options(0.0, 0.0, 0.0, 0.0, GOAL / ISLAND_GOAL * tolerance, 0.0, limit, 0.0, 0, parts, speed)
+    options = StepOptions(0.0, 0.0, 0.0, 0.0, GOAL / ISLAND_GOAL * tolerance, 0.0, limit, 0.0, 0, parts, speed)
     lay_out(bodies, rows, units, W, size)
     for i in range(n):
         add_compliance(rows, i, 0.0)
@@ -148,7 +148,7 @@ def block_impulses(
 
 
 @inlined
-def lay_out(bodies: Bodies, rows: Rows, J: Array, Y: Array, m: int) -> None:
+def lay_out(bodies: Bodies, rows: RowGroups, J: Array, Y: Array, m: int) -> None:
     """Jacobians of all groups on a body with m degrees of freedom, and ``Y``."""
     bodies.first[1] = m
     for i in range(J.shape[0]):
@@ -158,7 +158,7 @@ def lay_out(bodies: Bodies, rows: Rows, J: Array, Y: Array, m: int) -> None:
 
 
 @compiled
-def violation(bodies: Bodies, rows: Rows, islands: Islands, W: Array, p: Array, v: Array) -> float:
+def violation(bodies: Bodies, rows: RowGroups, islands: Islands, W: Array, p: Array, v: Array) -> float:
     """Residual ``max |ω p − P_K(ω p − u − s)|`` (m/s) at ``u = W p + b``, of rows that are degrees of freedom.
 
     ``r`` is ``p`` then, and ``v`` is ``W p``.

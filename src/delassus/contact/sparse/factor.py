@@ -21,7 +21,7 @@ MAX_PARTS = 20
 """Parts of an island that Newton's method tries at most."""
 
 
-class Graph(NamedTuple):
+class BlockGraph(NamedTuple):
     """Blocks of a part that row groups tie, and the factor of its matrix; see `analyse` for the first six."""
 
     near: Indices
@@ -37,7 +37,7 @@ class Graph(NamedTuple):
 
 
 @compiled
-def analyse(n: int, graph: Graph) -> int:
+def analyse(n: int, graph: BlockGraph) -> int:
     """Order nodes by least degree; returns how many entries the factor has, or −1 where ``fill`` is too short.
 
     ``near`` (n n) is the graph, 1 where two nodes are neighbours; fill is added. The node at position k is
@@ -94,7 +94,7 @@ def analyse(n: int, graph: Graph) -> int:
 
 
 @compiled
-def factorise(n: int, graph: Graph, V: Array) -> bool:
+def factorise(n: int, graph: BlockGraph, V: Array) -> bool:
     """``A = L U`` in place, ``U`` with a unit diagonal, that of ``L`` as reciprocals. False where a pivot vanishes."""
     size, start, rows, where = graph.size, graph.start, graph.fill, graph.where
     for k in range(n):
@@ -293,7 +293,7 @@ def subtract_six(V: Array, A: int, x: Array, t: int, f: int) -> None:
 
 
 @inlined
-def substitute(n: int, graph: Graph, V: Array, x: Array, k: int) -> None:
+def substitute(n: int, graph: BlockGraph, V: Array, x: Array, k: int) -> None:
     """``x ← A⁻¹ x`` of k columns, row by row; the rows of the position p begin at ``first[p]``."""
     size, first, start, rows, where = graph.size, graph.first, graph.start, graph.fill, graph.where
     for p in range(n):

@@ -33,7 +33,17 @@ from delassus.contact.sparse.motion import (
     integrate_positions,
     update_positions,
 )
-from delassus.contact.sparse.records import CONTACTS, IMPACTS, SPINS, Bodies, Data, HitTape, Model, Options, Rows
+from delassus.contact.sparse.records import (
+    CONTACTS,
+    IMPACTS,
+    SPINS,
+    Bodies,
+    Data,
+    HitTape,
+    RowGroups,
+    SceneModel,
+    StepOptions,
+)
 from delassus.contact.sparse.rows import contact_rows, normal_velocity, prepare_group, set_limits
 from delassus.contact.sparse.spins import prepare_patch, spin_rows
 
@@ -45,7 +55,7 @@ def is_placed(data: Data, b: int) -> bool:
 
 
 @compiled
-def leave_springs_out(model: Model, data: Data, options: Options) -> None:
+def leave_springs_out(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Masses of an instant, in which springs do nothing, and row groups with these."""
     free_motion_of_robots(model, data, options, False)
     for i in range(data.progress.step[SPINS]):
@@ -56,7 +66,7 @@ def leave_springs_out(model: Model, data: Data, options: Options) -> None:
 
 
 @compiled
-def place_struck(model: Model, data: Data, options: Options) -> None:
+def place_struck(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Place blocks where the impact strikes them; ``target`` and ``v`` are velocities before it then.
 
     Their contacts are those of these places.
@@ -131,7 +141,7 @@ def keep_contacts(found: ContactArrays, to: HitTape, i: int, n: int) -> None:
 
 
 @compiled
-def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
+def stop_tangents(bodies: Bodies, rows: RowGroups, i: int) -> None:
     """No rows of tangents for a contact without Coulomb's friction; the cone of its spin has ``μ = 1``."""
     rows.law.mu[i], rows.law.d[i, 0], rows.law.d[i, 1] = 1.0, 0.0, 0.0
     rows.r[i, 0] = rows.r[i, 1] = 0.0
@@ -144,7 +154,7 @@ def stop_tangents(bodies: Bodies, rows: Rows, i: int) -> None:
 
 
 @compiled
-def clear_rows(bodies: Bodies, rows: Rows, i: int) -> None:
+def clear_rows(bodies: Bodies, rows: RowGroups, i: int) -> None:
     """No Jacobian of a group of three rows."""
     for side in range(2):
         block, at = (rows.a[i], rows.at_a[i]) if side == 0 else (rows.b[i], rows.at_b[i])
@@ -154,7 +164,7 @@ def clear_rows(bodies: Bodies, rows: Rows, i: int) -> None:
 
 
 @compiled
-def place_contacts(pair: int, model: Model, data: Data, options: Options) -> None:
+def place_contacts(pair: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Contacts of a near pair where their blocks are placed; those that hit are found again."""
     space, rows, contacts, found, poses = data.space, data.rows, data.contacts, data.contacts.found, data.state.poses
     first, count, placed = space.ends[pair], -1, False
@@ -188,7 +198,7 @@ def place_contacts(pair: int, model: Model, data: Data, options: Options) -> Non
 
 
 @compiled
-def carried_point(e: int, model: Model, data: Data) -> Vector:
+def carried_point(e: int, model: SceneModel, data: Data) -> Vector:
     """Midway between where both bodies of a contact carry its point, from the start of the step."""
     found, x = data.contacts.found, (0.0, 0.0, 0.0)
     for side in range(2):
@@ -201,7 +211,7 @@ def carried_point(e: int, model: Model, data: Data) -> Vector:
 
 
 @compiled
-def touch_at_impact(pair: int, model: Model, data: Data, options: Options) -> int:
+def touch_at_impact(pair: int, model: SceneModel, data: Data, options: StepOptions) -> int:
     """Contacts of a pair at the impact, in ``later``; returns how many."""
     space, colliders = data.space, model.colliders
     for side in range(2):
@@ -233,7 +243,7 @@ def same_at_impact(e: int, count: int, x: Vector, data: Data) -> int:
 
 
 @compiled
-def start_behind(data: Data, options: Options) -> None:
+def start_behind(data: Data, options: StepOptions) -> None:
     """Velocities ``v`` and ``target`` of blocks that were placed, from those after the impact to half a step behind.
 
     ``lead`` is what they lose: velocity products are those of the velocity after the impact.

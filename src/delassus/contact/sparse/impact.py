@@ -20,13 +20,13 @@ from delassus.contact.sparse.records import (
     CONTACTS,
     ROWS,
     SPINS,
+    BlockStates,
     Bodies,
     Data,
     Islands,
     Joints,
-    Options,
-    Rows,
-    State,
+    RowGroups,
+    StepOptions,
 )
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.spins import add_spin_impulses
@@ -54,7 +54,7 @@ GAPE_TIME = 10.0
 
 
 @inlined
-def solve_some(begin: int, end: int, data: Data, options: Options) -> None:
+def solve_some(begin: int, end: int, data: Data, options: StepOptions) -> None:
     """Add to velocities ``after`` what impulses of some islands make; their reports: see `solve_islands`."""
     bodies, rows, islands, v = data.bodies, data.rows, data.islands, data.state.after
     for k in range(begin, end):
@@ -73,7 +73,7 @@ def solve_some(begin: int, end: int, data: Data, options: Options) -> None:
 
 
 @compiled
-def gains_by_turning(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State) -> bool:
+def gains_by_turning(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, state: BlockStates) -> bool:
     """Whether impulses bring energy to an island because its contacts turn; then these do not turn any more.
 
     Impulses are zero, and velocities ``after`` those without, where that is so. What turns steadily gains none: from
@@ -140,7 +140,7 @@ def share_loads(data: Data, k: int, gape: float) -> None:
 
 
 @compiled
-def energy_terms(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, w: Array) -> tuple[float, float]:
+def energy_terms(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, v: Array, w: Array) -> tuple[float, float]:
     """Coefficients of ``s`` and ``s²`` in the kinetic energy that an island gains from ``v`` to ``v + s (w − v)``.
 
     What impulses take from moving surfaces and bodies that the user moves, or give to them, is not counted: it is
@@ -178,7 +178,7 @@ def move(bodies: Bodies, islands: Islands, k: int, s: float, v: Array, w: Array)
 
 
 @compiled
-def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State) -> None:
+def make_safe(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, state: BlockStates) -> None:
     """Scale the impulses of an island that is not solved, so that they add no kinetic energy to that of ``target``.
 
     They stay in their cones, which are convex and hold zero. Of a solution, all is left: it takes energy.
@@ -193,7 +193,7 @@ def make_safe(bodies: Bodies, rows: Rows, islands: Islands, k: int, state: State
 
 
 @compiled
-def find_falling(data: Data, options: Options) -> None:
+def find_falling(data: Data, options: StepOptions) -> None:
     """Find the blocks that nothing holds; ``after`` becomes the velocity by which the step moves them without contacts.
 
     It is that of now of blocks with loops, of bodies that the user moves, and of those that would move into what they
@@ -226,7 +226,7 @@ def find_falling(data: Data, options: Options) -> None:
 
 
 @compiled
-def find_bounces(data: Data, options: Options) -> bool:
+def find_bounces(data: Data, options: StepOptions) -> bool:
     """Whether anything bounces; if so, blocks that this strikes, and when.
 
     ``wrong`` becomes 1 where a contact hits, 2 where it bounces. All that contacts tie that hit is struck at one time,
@@ -344,7 +344,7 @@ def has_one_inertia(H: Array, at: int) -> bool:
 
 
 @compiled
-def end_impact(data: Data, options: Options) -> bool:
+def end_impact(data: Data, options: StepOptions) -> bool:
     """Velocities ``v`` after decompression, of which the part is taken that brings no more energy than there was.
 
     They are half a step behind again, but those of blocks that are ``placed``. Free bodies move in this step by the
@@ -400,7 +400,7 @@ def end_impact(data: Data, options: Options) -> bool:
 
 
 @compiled
-def add_joint_impulses(rows: Rows, joints: Joints, begin: int, end: int) -> None:
+def add_joint_impulses(rows: RowGroups, joints: Joints, begin: int, end: int) -> None:
     """Add impulses of limits and of friction to those on degrees of freedom."""
     for i in range(begin, end):
         dof, of_friction = (

@@ -18,7 +18,7 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.factor import backward, forward, product
-from delassus.contact.sparse.records import Bodies, LoopMotion, LoopState, Rows, State
+from delassus.contact.sparse.records import BlockStates, Bodies, LoopMotion, LoopState, RowGroups
 from delassus.runtime.rollouts.sub_steps import OPEN
 from delassus.spatial.rotations import Array
 
@@ -88,7 +88,7 @@ def remove_loop_rows(Q: Array, start: int, n: int, m: int, x: Array) -> None:
 
 
 @compiled
-def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
+def close_loops(bodies: Bodies, state: BlockStates, loop: Indices, x: Array) -> None:
     """Orthonormal rows of a block's loops in place of their Jacobian.
 
     ``loop`` is the block, the number of rows, and where they begin in ``bodies.Q`` and ``errors``; ``x`` is memory.
@@ -113,7 +113,7 @@ def close_loops(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
 
 
 @compiled
-def close_gaps(bodies: Bodies, state: State, loop: Indices, part: float, x: Array) -> float:
+def close_gaps(bodies: Bodies, state: BlockStates, loop: Indices, part: float, x: Array) -> float:
     """Displacement of a block, added to ``shift``, that takes back a part of its loops' errors; the largest part.
 
     It is that of least kinetic energy. ``x`` is memory.
@@ -148,7 +148,7 @@ def move_loop(motion: LoopMotion, k: int) -> bool:
 
 
 @compiled
-def aim_loop(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
+def aim_loop(bodies: Bodies, state: BlockStates, loop: Indices, x: Array) -> None:
     """``target`` of a block with loops: the velocity at the end of its smooth motion that its rows of now leave.
 
     ``x`` is memory.
@@ -164,7 +164,7 @@ def aim_loop(bodies: Bodies, state: State, loop: Indices, x: Array) -> None:
 
 
 @compiled
-def find_pushed(rows: Rows, total: int, loops: Indices, motion: LoopMotion) -> None:
+def find_pushed(rows: RowGroups, total: int, loops: Indices, motion: LoopMotion) -> None:
     """Find the blocks with loops that impulses of the first row groups act on."""
     for k in range(loops.shape[0]):
         b, pushed = loops[k, 0], False
@@ -175,7 +175,7 @@ def find_pushed(rows: Rows, total: int, loops: Indices, motion: LoopMotion) -> N
 
 
 @compiled
-def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float) -> None:
+def add_smooth_motion(bodies: Bodies, state: BlockStates, loops: Indices, motion: LoopMotion, dt: float) -> None:
     """Add the change by smooth motion over the step to the velocities ``after`` impulses and to ``shift``.
 
     Where there are no impulses, the step ends where the smooth motion does. Impulses act on the whole step: what they
@@ -196,7 +196,7 @@ def add_smooth_motion(bodies: Bodies, state: State, loops: Indices, motion: Loop
 
 
 @compiled
-def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
+def loops_open(state: BlockStates, loops: Indices, motion: LoopMotion) -> bool:
     """Whether loops gape at the end of a step, and more so than at its start."""
     for k in range(loops.shape[0]):
         n, first, before, after = loops[k, 1], loops[k, 3], 0.0, 0.0
@@ -212,7 +212,7 @@ def loops_open(state: State, loops: Indices, motion: LoopMotion) -> bool:
 
 @compiled
 def gains_energy(
-    bodies: Bodies, state: State, loops: Indices, motion: LoopMotion, dt: float, x: Array, last: Array
+    bodies: Bodies, state: BlockStates, loops: Indices, motion: LoopMotion, dt: float, x: Array, last: Array
 ) -> bool:
     """Whether a block with loops on which no impulses act has gained energy in a step, beyond the work of ``tau``.
 

@@ -23,11 +23,11 @@ from delassus.contact.sparse.records import (
     ATTEMPT,
     CONTACTS,
     IMPACTS,
+    BlockStates,
     Bodies,
     Data,
-    Model,
-    Options,
-    State,
+    SceneModel,
+    StepOptions,
 )
 from delassus.contact.sparse.rows import add_compliance
 from delassus.contact.sparse.springs import add_springs, force_loops, pull_loops, push_stiff
@@ -42,7 +42,7 @@ LEAST_PIVOT = 1e-13
 
 
 @inlined
-def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+def free_motion_of_links(begin: int, end: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Poses, twists and ``target`` of free bodies among some links.
 
     At the start of a step also, in the order of the scene, poses of links and how far contacts are looked for.
@@ -79,7 +79,7 @@ def free_motion_of_links(begin: int, end: int, model: Model, data: Data, options
 
 
 @compiled
-def free_motion_of_robots(model: Model, data: Data, options: Options, with_springs: bool) -> tuple[bool, bool]:
+def free_motion_of_robots(model: SceneModel, data: Data, options: StepOptions, with_springs: bool) -> tuple[bool, bool]:
     """Poses, twists, masses and ``target`` of robots; whether mass matrices are regular, and motions resolved.
 
     Masses are those that contacts see in a step, ``with_springs``, or in an instant.
@@ -117,7 +117,7 @@ def free_motion_of_robots(model: Model, data: Data, options: Options, with_sprin
 
 
 @compiled
-def take_mean_products(model: Model, data: Data, options: Options) -> None:
+def take_mean_products(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Let velocity products of the mean velocity of the step act on the ``target`` of robots.
 
     See `delassus.algorithms.contact.mean_products`. To those of the start they add ``−h/2 (∂c/∂v) y``, by two
@@ -164,7 +164,7 @@ def rotation_of(x: float, y: float, z: float, w: float, T: Array) -> None:
 
 
 @compiled
-def start_correction(model: Model, data: Data, options: Options) -> None:
+def start_correction(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Displacement ``shift`` that takes back errors of loops, and how far each island is to be displaced."""
     bodies, state, islands, loops = data.bodies, data.state, data.islands, model.loops
     for c in range(state.shift.size):
@@ -184,7 +184,7 @@ def start_correction(model: Model, data: Data, options: Options) -> None:
 
 
 @compiled
-def correct_positions(k: int, model: Model, data: Data, options: Options) -> None:
+def correct_positions(k: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Add to ``shift`` what takes back overlaps and passed limits of an island.
 
     It is found by sweeps over normals alone, which yield a little: a contact that can hardly move along its normal,
@@ -260,7 +260,7 @@ def update_positions(updates: Indices) -> None:
 
 
 @compiled
-def integrate_positions(begin: int, end: int, state: State, free: Indices, asleep: Indices) -> None:
+def integrate_positions(begin: int, end: int, state: BlockStates, free: Indices, asleep: Indices) -> None:
     """The same of some free bodies; what sleeps stays."""
     call_at(load(free[0]), free[2], begin, end - begin)
     for b in range(begin, end):

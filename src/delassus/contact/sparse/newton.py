@@ -34,7 +34,7 @@ import math
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impulse
 from delassus.contact.sparse.factor import add_six, analyse, factorise, multiply_six, substitute
-from delassus.contact.sparse.records import Bodies, Islands, Options, Rows, Work
+from delassus.contact.sparse.records import Bodies, Islands, RowGroups, StepOptions, Work
 from delassus.contact.sparse.spins import add_partner, advance_patch, linearise_patch, respond_patch
 from delassus.contact.sparse.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
@@ -44,7 +44,7 @@ SWEEPS_A_CHECK = 10
 SWEEPS_BEFORE_NEWTON = 60
 """Most sweeps before Newton's method."""
 RESIDUAL_FOR_NEWTON = 1e-4
-"""Residual over `Options.speed` below which Newton's method begins earlier, where sweeps are slow."""
+"""Residual over `StepOptions.speed` below which Newton's method begins earlier, where sweeps are slow."""
 SLOW_SWEEPS = 0.3
 """Ratio of a residual to that of the check before from which on sweeps are slow."""
 SWEEPS_AFTER_PART = 10
@@ -68,7 +68,7 @@ MOVING_GOAL = 0.5
 RESTING_GOAL = 1e-3
 """Goal of parts of islands at rest, over their goal: what rests in one step needs no work in the next."""
 FIRST_DELTA = 0.3
-"""First ``δ`` over the root of the residual over `Options.speed`."""
+"""First ``δ`` over the root of the residual over `StepOptions.speed`."""
 LEAST_DELTA = 1e-7
 """Least ``δ``."""
 LARGEST_DELTA = 0.3
@@ -95,7 +95,7 @@ TOO_SMALL = -1
 
 
 @compiled
-def order_blocks(bodies: Bodies, rows: Rows, work: Work) -> int:
+def order_blocks(bodies: Bodies, rows: RowGroups, work: Work) -> int:
     """Analyse the graph of the part's blocks; returns what `analyse` does."""
     graph, nodes, n, members = work.graph, work.part.nodes, work.part.node_ends[1], work.part.members
     for k in range(n * n):
@@ -117,7 +117,7 @@ def order_blocks(bodies: Bodies, rows: Rows, work: Work) -> int:
 
 
 @compiled
-def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> float:
+def respond(bodies: Bodies, rows: RowGroups, work: Work, v: Array, delta: float) -> float:
     """``|F|²`` of the part in the metric of ``M⁻¹`` at velocities ``v``.
 
     Also impulses ``r`` of compliant groups, their derivatives ``D``, the velocities ``trial`` that these impulses make
@@ -160,7 +160,7 @@ def respond(bodies: Bodies, rows: Rows, work: Work, v: Array, delta: float) -> f
 
 
 @compiled
-def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float) -> None:
+def linearise(bodies: Bodies, rows: RowGroups, part: Islands, v: Array, delta: float) -> None:
     """``D = Q⁻¹ P S`` and ``q = −Q⁻¹ φ`` of groups at velocities ``v``."""
     D, q, r = rows.memory.D, rows.memory.q, rows.r
     for e in range(part.member_ends[1]):
@@ -204,7 +204,7 @@ def linearise(bodies: Bodies, rows: Rows, part: Islands, v: Array, delta: float)
 
 
 @compiled
-def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
+def assemble(bodies: Bodies, rows: RowGroups, work: Work, entries: int) -> None:
     """``M + Jᵀ D J`` of the part by blocks into ``work.V``."""
     V, K, J, D, graph = work.V, work.K, rows.J, rows.memory.D, work.graph
     nodes, n = work.part.nodes, work.part.node_ends[1]
@@ -255,7 +255,7 @@ def assemble(bodies: Bodies, rows: Rows, work: Work, entries: int) -> None:
 
 
 @compiled
-def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) -> None:
+def choose_part(rows: RowGroups, work: Work, islands: Islands, k: int, worst: float) -> None:
     """Part of an island: groups on bodies whose groups are above ``worst``, and all blocks that these are on."""
     begin, end = islands.member_ends[k], islands.member_ends[k + 1]
     members, part, local = islands.members, work.part, work.graph.local
@@ -289,7 +289,7 @@ def choose_part(rows: Rows, work: Work, islands: Islands, k: int, worst: float) 
 
 
 @compiled
-def restore_centre(bodies: Bodies, rows: Rows, part: Islands, v: Array) -> None:
+def restore_centre(bodies: Bodies, rows: RowGroups, part: Islands, v: Array) -> None:
     """Impulses ``r`` as ``centre`` has them, whose velocities are added to ``v``."""
     r, centre = rows.r, rows.memory.g
     for e in range(part.member_ends[1]):
@@ -299,7 +299,7 @@ def restore_centre(bodies: Bodies, rows: Rows, part: Islands, v: Array) -> None:
 
 
 @compiled
-def set_centre(rows: Rows, part: Islands) -> None:
+def set_centre(rows: RowGroups, part: Islands) -> None:
     """``centre ← r``."""
     r, centre = rows.r, rows.memory.g
     for e in range(part.member_ends[1]):
@@ -308,7 +308,7 @@ def set_centre(rows: Rows, part: Islands) -> None:
 
 
 @compiled
-def begin_part(bodies: Bodies, rows: Rows, work: Work, v: Array) -> int:
+def begin_part(bodies: Bodies, rows: RowGroups, work: Work, v: Array) -> int:
     """Velocities without the impulses of the part into ``work.x``; returns how many entries its matrix has, or −1."""
     assign(bodies, work.part, 0, work.x, v)
     for e in range(work.part.member_ends[1]):
@@ -320,7 +320,7 @@ def begin_part(bodies: Bodies, rows: Rows, work: Work, v: Array) -> int:
 
 @compiled
 def solve_part(
-    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int, speed: float
+    bodies: Bodies, rows: RowGroups, work: Work, v: Array, residual: float, goal: float, entries: int, speed: float
 ) -> int:  # fmt: skip
     """Compliant steps for the part, to a residual of ``goal``; their number."""
     part, n, x, p = work.part, work.part.node_ends[1], work.trial, work.p
@@ -368,7 +368,7 @@ def solve_part(
 
 @compiled
 def step_fully(
-    bodies: Bodies, rows: Rows, work: Work, v: Array, residual: float, goal: float, entries: int, delta: float
+    bodies: Bodies, rows: RowGroups, work: Work, v: Array, residual: float, goal: float, entries: int, delta: float
 ) -> int:
     """Full steps for the part, from ``δ`` on; their number."""
     part, p, r, q, D = work.part, work.p, rows.r, rows.memory.q, rows.memory.D
@@ -424,7 +424,7 @@ def is_moving(bodies: Bodies, islands: Islands, k: int, v: Array, least: float) 
 
 @compiled
 def solve_island(
-    bodies: Bodies, rows: Rows, work: Work, islands: Islands, k: int, v: Array, options: Options, report: Array
+    bodies: Bodies, rows: RowGroups, work: Work, islands: Islands, k: int, v: Array, options: StepOptions, report: Array
 ) -> float:
     """Impulses of the groups on an island; their residual (m/s).
 

@@ -12,10 +12,10 @@ from delassus.compiler.jit.memory import call_at, compare_exchange, load, store
 from delassus.constraints.paths import SLOP
 from delassus.contact.collision.narrow_phase import find_touching, unpack
 from delassus.contact.collision.near_pairs import place_colliders
-from delassus.contact.collision.paths import Paths, find_walls, follow_paths
+from delassus.contact.collision.paths import StepPaths, find_walls, follow_paths
 from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
-from delassus.contact.sparse.records import Data, Model, Options
+from delassus.contact.sparse.records import Data, SceneModel, StepOptions
 from delassus.contact.sparse.rows import choose_contacts, fill_groups, store_impulses, warm_start_contacts
 from delassus.contact.sparse.turning import mark_turning, turn_contacts
 from delassus.runtime.helper import UNIT, share_work
@@ -41,17 +41,17 @@ of what it is called with, and of its results; size of a place."""
 
 
 @inlined
-def paths_of(model: Model, data: Data, options: Options) -> Paths:
+def paths_of(model: SceneModel, data: Data, options: StepOptions) -> StepPaths:
     """Paths of links in this step."""
     links, dt, slop = data.links, options.dt, SLOP * options.penetration
-    return Paths(
+    return StepPaths(
         dt, dt * options.tolerance, slop, options.touching, links.reach, links.poses, links.twists, links.overlaps,
         links.hits, model.colliders, data.space,
     )  # fmt: skip
 
 
 @inlined
-def compute_part(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+def compute_part(part: int, begin: int, end: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Compute a range of a part."""
     if part == FREE_MOTION:
         free_motion_of_links(begin, end, model, data, options)
@@ -84,7 +84,7 @@ def compute_part(part: int, begin: int, end: int, model: Model, data: Data, opti
 
 
 @inlined
-def share(part: int, n: int, model: Model, data: Data, options: Options) -> None:
+def share(part: int, n: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Compute all of a part."""
     team, grain = data.team, 1 if part == SOLUTION or part == CORRECTION else GRAIN
     if team[THREADS] == 1 or n < 2 * grain or data.space.counts[0] < team[LEAST]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from delassus.contact.collision.colliders import Colliders, ContactArrays, Workspace
+from delassus.contact.collision.colliders import Colliders, CollisionMemory, ContactArrays
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import MAX_PARTS, Graph
+from delassus.contact.sparse.factor import MAX_PARTS, BlockGraph
 from delassus.spatial.rotations import Array
 
 
@@ -108,7 +108,7 @@ class Bounces(NamedTuple):
     lead: Array
 
 
-class State(NamedTuple):
+class BlockStates(NamedTuple):
     """State of all blocks, in their order.
 
     ``pivots`` are the least ones of mass matrices over usual inertias, ``target`` is the velocity at the end of the
@@ -133,7 +133,7 @@ class LoopMotion(NamedTuple):
     """Calls for the motion of blocks with loops, and what they write; a row for each of these blocks.
 
     ``calls`` are those of `smooth_motion`, of `constraint_errors` after the step, and of `energies` before and after
-    it, as in `Model`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
+    it, as in `SceneModel`. ``flags`` are those of `smooth_motion`, ``pushed`` whether impulses acted. ``errors``,
     ``rates`` and ``energies`` (J, kinetic and potential) are of one block at a time. Smooth motion begins
     with the velocity ``start`` (nv), under joint ``forces`` (nv): those of now, or with what springs do to them.
     """
@@ -180,7 +180,7 @@ class RowMemory(NamedTuple):
     F: Array
 
 
-class Rows(NamedTuple):
+class RowGroups(NamedTuple):
     """Groups of rows.
 
     There is one for each contact, for each joint with limits or friction, and behind these one for each contact with
@@ -226,7 +226,7 @@ class Islands(NamedTuple):
 class Work(NamedTuple):
     """Memory for one island at a time; ``part`` of it is an island of its own."""
 
-    graph: Graph
+    graph: BlockGraph
     part: Islands
     V: Array
     K: Array
@@ -300,7 +300,7 @@ class Sleep(NamedTuple):
     time: Array
 
 
-class Options(NamedTuple):
+class StepOptions(NamedTuple):
     """Options of `Simulator`; ``touching`` is the gap up to which contacts are closed; ``sleep`` 0 is none.
 
     ``speed`` (m/s) is what residuals are small against, of islands `SPEED` times the tolerance.
@@ -345,7 +345,7 @@ class SpringMemory(NamedTuple):
     pull: Array
 
 
-class Springs(NamedTuple):
+class SpringTable(NamedTuple):
     """Springs and dampers of blocks, see `delassus.contact.sparse.springs`.
 
     Spring *s* of ``block[s]`` acts on the degrees of freedom ``dofs[first[s]:first[s + 1]]`` with as many ``ratios``,
@@ -365,7 +365,7 @@ class Springs(NamedTuple):
     memory: SpringMemory
 
 
-class Model(NamedTuple):
+class SceneModel(NamedTuple):
     """Constant data: links, calls of kernels, loops of blocks, gravity, colliders.
 
     Calls are three numbers: where the address of what runs a kernel is, the number of blocks, and the address of those
@@ -386,7 +386,7 @@ class Model(NamedTuple):
     size: float
     margin: float
     length: float
-    springs: Springs
+    springs: SpringTable
 
 
 class LinkMotion(NamedTuple):
@@ -486,14 +486,14 @@ class Data(NamedTuple):
     """
 
     bodies: Bodies
-    state: State
-    rows: Rows
+    state: BlockStates
+    rows: RowGroups
     contacts: Contacts
     joints: Joints
     islands: Islands
     sleep: Sleep
     links: LinkMotion
-    space: Workspace
+    space: CollisionMemory
     work: Work
     progress: Progress
     team: Indices

@@ -22,9 +22,9 @@ from delassus.contact.sparse.records import (
     Islands,
     Joints,
     Links,
-    Model,
-    Options,
-    Rows,
+    RowGroups,
+    SceneModel,
+    StepOptions,
 )
 from delassus.contact.sparse.spins import keep_turning, start_turning
 from delassus.contact.sparse.sweeps import velocity
@@ -45,7 +45,9 @@ def is_at_rest(links: Links, island: Indices, contacts: Contacts, e: int) -> boo
 
 
 @inlined
-def place_contact(links: Links, bodies: Bodies, rows: Rows, i: int, at: int, contacts: ContactArrays, e: int) -> int:
+def place_contact(
+    links: Links, bodies: Bodies, rows: RowGroups, i: int, at: int, contacts: ContactArrays, e: int
+) -> int:
     """Blocks of group ``i`` for contact ``e``, whose Jacobians begin at ``at``; returns where they end."""
     rows.kind[i] = CONTACT
     rows.a[i] = rows.b[i] = -1
@@ -65,7 +67,7 @@ def place_contact(links: Links, bodies: Bodies, rows: Rows, i: int, at: int, con
 
 @inlined
 def contact_rows(
-    links: Links, bodies: Bodies, n_free: int, poses: Array, rows: Rows, i: int, contacts: ContactArrays, e: int
+    links: Links, bodies: Bodies, n_free: int, poses: Array, rows: RowGroups, i: int, contacts: ContactArrays, e: int
 ) -> None:
     """Fill the Jacobians of group ``i``, which has its place, with contact ``e``."""
     J, frames, points, axes, place = rows.J, contacts.frames, contacts.points, links.axes, links.place
@@ -119,7 +121,7 @@ def of_free_body(poses: Array, T: int, contacts: ContactArrays, e: int, sign: fl
 
 
 @inlined
-def respond_six(M: Array, of: int, rows: Rows, i: int, at: int) -> None:
+def respond_six(M: Array, of: int, rows: RowGroups, i: int, at: int) -> None:
     """``Y`` of contact ``i`` on a block of six degrees of freedom, and its part of ``W``, without loops over these."""
     J, Y = rows.J, rows.Y
     for r in range(3):
@@ -148,7 +150,7 @@ def multiply(M: Array, of: int, m: int, J: Array, row: int, Y: Array) -> None:
 
 
 @compiled
-def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, at: int, height: int) -> None:
+def respond_with_loops(bodies: Bodies, block: int, m: int, rows: RowGroups, i: int, at: int, height: int) -> None:
     """``Y`` of group ``i`` on a block with loops, and its part of ``W``."""
     Y, L, begin = rows.Y, bodies.L, bodies.at[block]
     for k in range(at, at + height * m):
@@ -163,7 +165,7 @@ def respond_with_loops(bodies: Bodies, block: int, m: int, rows: Rows, i: int, a
 
 
 @inlined
-def prepare_group(bodies: Bodies, rows: Rows, i: int, compliance: float) -> None:
+def prepare_group(bodies: Bodies, rows: RowGroups, i: int, compliance: float) -> None:
     """``Y``, ``W`` and ``w`` of a group, and what its own problem needs, with a compliance over its mobility."""
     height, W, Y, J, M = 1 if rows.kind[i] == JOINT else 3, rows.law.W, rows.Y, rows.J, bodies.inverse
     for r in range(3):
@@ -214,7 +216,7 @@ def normal_velocity(links: Links, poses: Array, contacts: ContactArrays, e: int,
 
 
 @inlined
-def activation_gap(model: Model, options: Options) -> float:
+def activation_gap(model: SceneModel, options: StepOptions) -> float:
     """Gap (m) up to which contacts take part: bodies that fall together touch once something holds one of them."""
     g, dt = model.gravity, options.dt
     fall = dt * math.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
@@ -222,7 +224,7 @@ def activation_gap(model: Model, options: Options) -> float:
 
 
 @inlined
-def may_close(model: Model, data: Data, options: Options, least: float, e: int) -> bool:
+def may_close(model: SceneModel, data: Data, options: StepOptions, least: float, e: int) -> bool:
     """Whether the gap of a contact is at most ``least``, or may close."""
     found, gap, closes = data.contacts.found, -data.contacts.found.depths[e], True
     if gap > least:
@@ -232,7 +234,7 @@ def may_close(model: Model, data: Data, options: Options, least: float, e: int) 
 
 
 @compiled
-def choose_contacts(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+def choose_contacts(begin: int, end: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Contacts of some near pairs that have row groups: ``row`` becomes 0, else −1; how large these are.
 
     They are those that are closed or may close, every one of blocks that are ``tunnelling`` by impulses, and none of
@@ -271,7 +273,7 @@ def place_groups(data: Data) -> tuple[int, int]:
 
 
 @compiled
-def fill_groups(begin: int, end: int, model: Model, data: Data, options: Options) -> None:
+def fill_groups(begin: int, end: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Fill the row groups of contacts of some near pairs; impulses start where those of the step before were.
 
     `BOUNCES` becomes 1 where one comes together fast enough to bounce.
@@ -320,7 +322,7 @@ def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -
 
 
 @inlined
-def add_compliance(rows: Rows, i: int, compliance: float) -> None:
+def add_compliance(rows: RowGroups, i: int, compliance: float) -> None:
     """Prepare the problem of a group alone, with a compliance over its mobility."""
     W, R, x = rows.law.W[i], compliance * rows.law.w[i], rows.law.prepared[i]
     rows.law.R[i] = R
@@ -338,7 +340,7 @@ def add_compliance(rows: Rows, i: int, compliance: float) -> None:
 
 
 @compiled
-def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> int:
+def find_islands(rows: RowGroups, islands: Islands, n_blocks: int, n_rows: int) -> int:
     """Blocks that row groups tie, island by island; returns how many islands there are.
 
     Island *k* has the blocks ``nodes[node_ends[k]:node_ends[k + 1]]`` and the groups ``members[member_ends[k]: …]``.
@@ -398,7 +400,7 @@ def find_islands(rows: Rows, islands: Islands, n_blocks: int, n_rows: int) -> in
 
 
 @inlined
-def set_limits(rows: Rows, joints: Joints, i: int, e: int, q: Array, dt: float, late: float) -> None:
+def set_limits(rows: RowGroups, joints: Joints, i: int, e: int, q: Array, dt: float, late: float) -> None:
     """Velocities by which joint ``e`` gets to its limits in a step, of row group ``i``, ``late`` beside ``q``."""
     x = q[joints.coordinates[e]] + late
     rows.law.d[i, 0] = max(-max(x - joints.lower[e], 0.0) / dt, -OUT_OF_REACH)

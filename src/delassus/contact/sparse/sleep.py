@@ -8,7 +8,7 @@ or may close ties one of its bodies to one that is awake.
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.records import Bodies, Data, Model, Options, Sleep, State
+from delassus.contact.sparse.records import BlockStates, Bodies, Data, SceneModel, Sleep, StepOptions
 from delassus.contact.sparse.rows import activation_gap, may_close
 
 SLOW = 1000.0
@@ -16,7 +16,7 @@ SLOW = 1000.0
 
 
 @compiled
-def stop_sleeping(bodies: Bodies, state: State, sleep: Sleep) -> None:
+def stop_sleeping(bodies: Bodies, state: BlockStates, sleep: Sleep) -> None:
     """No velocity at the end of the step for bodies that sleep."""
     for b in range(sleep.island.size):
         if sleep.island[b] > 0:
@@ -25,7 +25,7 @@ def stop_sleeping(bodies: Bodies, state: State, sleep: Sleep) -> None:
 
 
 @compiled
-def wake(bodies: Bodies, state: State, sleep: Sleep, island: int, dt: float) -> None:
+def wake(bodies: Bodies, state: BlockStates, sleep: Sleep, island: int, dt: float) -> None:
     """Wake an island."""
     for b in range(sleep.island.size):
         if sleep.island[b] == island:
@@ -35,7 +35,7 @@ def wake(bodies: Bodies, state: State, sleep: Sleep, island: int, dt: float) -> 
 
 
 @compiled
-def wake_touched(model: Model, data: Data, options: Options, n: int) -> None:
+def wake_touched(model: SceneModel, data: Data, options: StepOptions, n: int) -> None:
     """Wake islands that contacts tie to bodies that are awake; those wake others."""
     contacts, sleep, margin, again = data.contacts, data.sleep, activation_gap(model, options), True
     while again:
@@ -53,7 +53,7 @@ def wake_touched(model: Model, data: Data, options: Options, n: int) -> None:
 
 
 @compiled
-def fall_asleep(model: Model, data: Data, options: Options) -> None:
+def fall_asleep(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Count how long islands have been at rest, and let those sleep that have been long enough."""
     bodies, state, islands, sleep, done = data.bodies, data.state, data.islands, data.sleep, data.work.V
     n_free, size, still = model.free[1], model.size, SLOW * options.tolerance

@@ -28,7 +28,7 @@ from delassus.contact.sparse.cone import (
     patch_law,
     patch_step,
 )
-from delassus.contact.sparse.records import SPINS, Bodies, Contacts, Data, Links, Rows
+from delassus.contact.sparse.records import SPINS, Bodies, Contacts, Data, Links, RowGroups
 from delassus.contact.sparse.sweeps import push_patch, put_patch, read_patch, velocity
 from delassus.spatial.rotations import Array
 
@@ -44,7 +44,9 @@ def lever(found: ContactArrays, e: int, c: int) -> float:
 
 
 @compiled
-def spin_rows(links: Links, bodies: Bodies, poses: Array, rows: Rows, j: int, found: ContactArrays, e: int) -> None:
+def spin_rows(
+    links: Links, bodies: Bodies, poses: Array, rows: RowGroups, j: int, found: ContactArrays, e: int
+) -> None:
     """Fill the Jacobians of a spin: relative angular velocity along the axes of a contact, times lengths."""
     for side in range(2):
         link = found.links[e, side]
@@ -67,7 +69,7 @@ def spin_rows(links: Links, bodies: Bodies, poses: Array, rows: Rows, j: int, fo
 
 
 @compiled
-def prepare_patch(bodies: Bodies, rows: Rows, i: int) -> None:
+def prepare_patch(bodies: Bodies, rows: RowGroups, i: int) -> None:
     """Mobility and mean mobility of a patch and of its spin, and what its own problem adds to it."""
     j, x, J, Y, law = rows.law.partner[i], rows.law.patch[i], rows.J, rows.Y, rows.law
     for r in range(3):
@@ -95,7 +97,7 @@ def prepare_patch(bodies: Bodies, rows: Rows, i: int) -> None:
 
 
 @compiled
-def put_derivative(rows: Rows, i: int, across: float, along: float, both: float, normal: float) -> None:
+def put_derivative(rows: RowGroups, i: int, across: float, along: float, both: float, normal: float) -> None:
     """``D`` of a patch: ``R S``, ``R`` as derivatives of `patch_law` are, and ``S`` that of ``u + s``."""
     j, x, D = rows.law.partner[i], rows.law.patch[i], rows.memory.D
     for r in range(6):
@@ -118,7 +120,7 @@ def put_derivative(rows: Rows, i: int, across: float, along: float, both: float,
 
 
 @compiled
-def respond_patch(bodies: Bodies, rows: Rows, i: int, v: Array, delta: float, to: Array) -> None:
+def respond_patch(bodies: Bodies, rows: RowGroups, i: int, v: Array, delta: float, to: Array) -> None:
     """What `delassus.contact.sparse.newton.respond` does for a patch; for its spin, nothing more."""
     if rows.kind[i] == PATCH:
         x, centre, j, R = rows.law.patch[i], rows.memory.g, rows.law.partner[i], delta * rows.law.w[i]
@@ -135,7 +137,7 @@ def respond_patch(bodies: Bodies, rows: Rows, i: int, v: Array, delta: float, to
 
 
 @compiled
-def linearise_patch(bodies: Bodies, rows: Rows, i: int, v: Array, delta: float) -> None:
+def linearise_patch(bodies: Bodies, rows: RowGroups, i: int, v: Array, delta: float) -> None:
     """What `delassus.contact.sparse.newton.linearise` does for a patch; of ``Q``, the inverse along its direction."""
     if rows.kind[i] == PATCH:
         x, q, j, w, more = rows.law.patch[i], rows.memory.q, rows.law.partner[i], rows.law.w[i], 1.0 + delta
@@ -158,7 +160,7 @@ def linearise_patch(bodies: Bodies, rows: Rows, i: int, v: Array, delta: float) 
 
 
 @compiled
-def advance_patch(bodies: Bodies, rows: Rows, i: int, p: Array, v: Array) -> None:
+def advance_patch(bodies: Bodies, rows: RowGroups, i: int, p: Array, v: Array) -> None:
     """What full steps of Newton's method do for a patch: its impulse by ``q − D J p``, whose velocities ``v`` gets."""
     if rows.kind[i] == PATCH:
         x, q, D, j = rows.law.patch[i], rows.memory.q, rows.memory.D, rows.law.partner[i]
@@ -175,7 +177,7 @@ def advance_patch(bodies: Bodies, rows: Rows, i: int, p: Array, v: Array) -> Non
 
 
 @compiled
-def add_partner(rows: Rows, i: int, is_spin: bool, side: int, m: int, K: Array) -> None:
+def add_partner(rows: RowGroups, i: int, is_spin: bool, side: int, m: int, K: Array) -> None:
     """``K += D J`` of the partner of a patch or spin on the block of a side, of ``m`` degrees of freedom."""
     j = rows.law.partner[i]
     at = rows.at_a[j] if side == 0 else rows.at_b[j]

@@ -38,7 +38,7 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.cone import step_of_spring
 from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.loops import move_loop, remove_loop_rows
-from delassus.contact.sparse.records import IMPACTS, Bodies, Data, LoopMotion, SpringMemory, Springs, Stretches
+from delassus.contact.sparse.records import IMPACTS, Bodies, Data, LoopMotion, SpringMemory, SpringTable, Stretches
 from delassus.model.kinematics import usual_inertias
 from delassus.model.tree import Tree
 from delassus.spatial.numpy_ops import NUMPY
@@ -105,7 +105,7 @@ class Line(NamedTuple):
 def springs_of(
     bodies: Bodies, block_of: Indices, place: Indices, in_q: Indices, passive: Sequence[Pull], lines: Sequence[Line],
     servos: Sequence[Pull],
-) -> Springs:  # fmt: skip
+) -> SpringTable:  # fmt: skip
     """Memory for springs, ``servos`` the last ones; ``place`` is that of degrees of freedom among those of blocks.
 
     ``in_q`` is that of coordinates.
@@ -127,11 +127,11 @@ def springs_of(
     coordinate = np.array([in_q[p.coordinate] if p.coordinate >= 0 else -1 for p in pulls], np.int64)
     at = Stretches(row, error, coordinate, np.array([p.rest for p in pulls]))
     memory = SpringMemory(np.zeros(len(bodies.at), np.int64), *np.zeros((2, len(bodies.usual))))
-    return Springs(first, dofs, ratios, block, size, stiffness, damping, of_controls, at, memory)
+    return SpringTable(first, dofs, ratios, block, size, stiffness, damping, of_controls, at, memory)
 
 
 @compiled
-def add_springs(springs: Springs, data: Data, dt: float) -> None:
+def add_springs(springs: SpringTable, data: Data, dt: float) -> None:
     """Add to the masses of blocks what springs do to these, and to ``push`` what they do to momenta of the step.
 
     ``push`` begins with those of the motion without springs' answer, ``h M q̈``; that of blocks with loops is left to
@@ -167,7 +167,7 @@ def add_springs(springs: Springs, data: Data, dt: float) -> None:
 
 
 @compiled
-def momentum_of(springs: Springs, data: Data, s: int, dt: float) -> float:
+def momentum_of(springs: SpringTable, data: Data, s: int, dt: float) -> float:
     """Momentum that a spring takes in a step along its row, with velocities of the start.
 
     Without its force at the start where that is one of ``qdd``, and without that of controls.
@@ -190,7 +190,7 @@ def momentum_of(springs: Springs, data: Data, s: int, dt: float) -> float:
 
 
 @compiled
-def push_stiff(springs: Springs, data: Data) -> None:
+def push_stiff(springs: SpringTable, data: Data) -> None:
     """``target`` of stiff blocks without loops, from the factors of their masses with springs."""
     bodies, state = data.bodies, data.state
     for b in range(springs.memory.stiff.size if springs.block.size > 0 else 0):
@@ -203,7 +203,7 @@ def push_stiff(springs: Springs, data: Data) -> None:
 
 
 @compiled
-def force_loops(springs: Springs, data: Data, loops: Indices, motion: LoopMotion) -> None:
+def force_loops(springs: SpringTable, data: Data, loops: Indices, motion: LoopMotion) -> None:
     """Velocities and ``forces`` of blocks with loops, without those of joints that servos act on."""
     for k in range(loops.shape[0]):
         b = loops[k, 0]
@@ -217,7 +217,7 @@ def force_loops(springs: Springs, data: Data, loops: Indices, motion: LoopMotion
 
 
 @compiled
-def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, dt: float, x: Array) -> None:
+def pull_loops(springs: SpringTable, data: Data, loop: Indices, motion: LoopMotion, dt: float, x: Array) -> None:
     """Add to the smooth motion of a block with loops what springs do to it; ``x`` is memory.
 
     ``start`` and ``forces`` become those with springs' in a step without impulses.
@@ -261,7 +261,7 @@ def pull_loops(springs: Springs, data: Data, loop: Indices, motion: LoopMotion, 
 
 
 @compiled
-def move_stiff_loops(springs: Springs, loops: Indices, motion: LoopMotion) -> bool:
+def move_stiff_loops(springs: SpringTable, loops: Indices, motion: LoopMotion) -> bool:
     """Smooth motion of blocks with loops that springs act on and no impulses; whether it is resolved."""
     resolved = True
     for k in range(loops.shape[0]):
@@ -271,7 +271,7 @@ def move_stiff_loops(springs: Springs, loops: Indices, motion: LoopMotion) -> bo
 
 
 @compiled
-def part_at_once(springs: Springs, b: int, dt: float) -> float:
+def part_at_once(springs: SpringTable, b: int, dt: float) -> float:
     """Part of what springs do to a block with loops that acts at the start of its motion."""
     rate = 0.0
     for s in range(springs.block.size):
@@ -293,7 +293,7 @@ def give_way(bodies: Bodies, loop: Indices, momentum: Array, x: Array) -> None:
     backward(bodies.L, at, m, x, 0)
 
 
-def masses_in_step(springs: Springs, bodies: Bodies, dofs: Indices, dt: float) -> Array | None:
+def masses_in_step(springs: SpringTable, bodies: Bodies, dofs: Indices, dt: float) -> Array | None:
     """Masses (nv, nv) that springs add in a step to joints, in the order of the scene; None where they add none."""
     values, _ = law.step_of_spring(NUMPY, dt, springs.stiffness, springs.damping, springs.size)
     flat, out = added_masses(springs, bodies, np.asarray(values)), np.zeros((len(dofs), len(dofs)))
@@ -305,7 +305,7 @@ def masses_in_step(springs: Springs, bodies: Bodies, dofs: Indices, dt: float) -
     return out
 
 
-def added_masses(springs: Springs, bodies: Bodies, values: Array) -> Array:
+def added_masses(springs: SpringTable, bodies: Bodies, values: Array) -> Array:
     """``Σ value w wᵀ`` of springs, by their ``values``, as `Bodies.mass` is laid out."""
     out = np.zeros_like(bodies.mass)
     for s in np.flatnonzero(values != 0.0).tolist():

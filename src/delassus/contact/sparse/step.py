@@ -71,8 +71,8 @@ from delassus.contact.sparse.records import (
     STATUS,
     STEP_FORWARD,
     Data,
-    Model,
-    Options,
+    SceneModel,
+    StepOptions,
 )
 from delassus.contact.sparse.rows import (
     find_islands,
@@ -126,7 +126,7 @@ def add_joint_groups(data: Data, dt: float, length: float, count: int, at: int) 
 
 
 @compiled
-def add_spins(model: Model, data: Data, count: int, at: int) -> int:
+def add_spins(model: SceneModel, data: Data, count: int, at: int) -> int:
     """Row groups of spins behind the others, whose Jacobians end at ``at``; returns how many groups there are."""
     bodies, rows, contacts, found = data.bodies, data.rows, data.contacts, data.contacts.found
     for i in range(data.progress.step[CONTACTS]):
@@ -163,7 +163,7 @@ def add_spins(model: Model, data: Data, count: int, at: int) -> int:
 
 
 @compiled
-def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
+def find_twists(model: SceneModel, data: Data, v: Array, driven: Array) -> None:
     """Twists of links in the axes of the world, at the origins of their frames, from velocities of all blocks.
 
     Blocks that are ``tunnelling`` have the velocities that they are ``driven`` to.
@@ -186,7 +186,7 @@ def find_twists(model: Model, data: Data, v: Array, driven: Array) -> None:
 
 
 @compiled
-def find_tunnelling(model: Model, data: Data, options: Options) -> bool:
+def find_tunnelling(model: SceneModel, data: Data, options: StepOptions) -> bool:
     """Whether impulses make bodies pass others, beyond the tolerance, or may do so with others out of reach.
 
     Then these are ``tunnelling``, ``reach`` is that of the velocities after the step, and another attempt is made; not
@@ -242,7 +242,7 @@ def begin_step(data: Data, n: int) -> None:
 
 
 @compiled
-def contact_step(model: Model, data: Data, options: Options) -> int:
+def contact_step(model: SceneModel, data: Data, options: StepOptions) -> int:
     """Make a step with the contacts that are found; returns `DONE`, or below 0 why there is no state after it."""
     pose_problem(model, data, options)
     while is_struck(data, options):
@@ -266,7 +266,7 @@ def contact_step(model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def pose_problem(model: Model, data: Data, options: Options) -> None:
+def pose_problem(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Row groups of contacts and joints, and the islands that they make."""
     pairs, progress = data.space.counts[0], data.progress.step
     progress[BOUNCES] = 0
@@ -280,14 +280,14 @@ def pose_problem(model: Model, data: Data, options: Options) -> None:
 
 
 @inlined
-def is_struck(data: Data, options: Options) -> bool:
+def is_struck(data: Data, options: StepOptions) -> bool:
     """Whether another impact follows."""
     progress = data.progress.step
     return progress[BOUNCES] == 1 and progress[IMPACTS] < MAX_ATTEMPTS and find_bounces(data, options)
 
 
 @compiled
-def strike(model: Model, data: Data, options: Options) -> int:
+def strike(model: SceneModel, data: Data, options: StepOptions) -> int:
     """Make an impact, and the smooth motion after it: compression, decompression."""
     data.progress.step[IMPACTS] += 1
     if model.springs.block.size > 0:
@@ -311,7 +311,7 @@ def strike(model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def solve(phase: int, model: Model, data: Data, options: Options) -> int:
+def solve(phase: int, model: SceneModel, data: Data, options: StepOptions) -> int:
     """Impulses of row groups, and velocities ``after`` them; their status."""
     if options.asks == 0:
         status = solve_islands(model, data, options)
@@ -326,7 +326,7 @@ def solve(phase: int, model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def find_contacts(model: Model, data: Data, options: Options) -> int:
+def find_contacts(model: SceneModel, data: Data, options: StepOptions) -> int:
     """As `narrow_phase.find_contacts`, with the impulses that they start from; `NO_ROOM` for too many."""
     links, data.space.counts[1] = data.links, 1
     find_twists(model, data, data.state.v, data.state.after)
@@ -365,7 +365,7 @@ def find_contacts(model: Model, data: Data, options: Options) -> int:
 
 
 @compiled
-def solve_islands(model: Model, data: Data, options: Options) -> int:
+def solve_islands(model: SceneModel, data: Data, options: StepOptions) -> int:
     """Velocities ``after`` that impulses of row groups make of ``target``, island by island; the worst status.
 
     Impulses ``r`` are where the method starts. To ``report`` goes the largest residual, and the numbers of sweeps and
@@ -394,7 +394,7 @@ def undo(data: Data) -> None:
 
 
 @compiled
-def keep_impulses(status: int, model: Model, data: Data, options: Options) -> None:
+def keep_impulses(status: int, model: SceneModel, data: Data, options: StepOptions) -> None:
     """Impulses of the step at contacts and joints, and its status, which counts where impulses act."""
     rows, joints, progress = data.rows, data.joints, data.progress.step
     acts = status != DONE
@@ -411,7 +411,7 @@ def keep_impulses(status: int, model: Model, data: Data, options: Options) -> No
 
 
 @compiled
-def end_step(model: Model, data: Data, options: Options) -> None:
+def end_step(model: SceneModel, data: Data, options: StepOptions) -> None:
     """State after the step, from the velocities ``after`` its impulses and displacements."""
     bodies, state, statuses, hit = data.bodies, data.state, data.progress.statuses, data.progress.step[IMPACTS] > 0
     if hit:
@@ -429,7 +429,7 @@ def end_step(model: Model, data: Data, options: Options) -> None:
 
 
 @compiled
-def smooth_motion(model: Model, data: Data, options: Options) -> None:
+def smooth_motion(model: SceneModel, data: Data, options: StepOptions) -> None:
     """Motion without contacts, none of what sleeps; statuses `SINGULAR` (masses) and `COARSE_STEP` (time step)."""
     regular, resolved = free_motion_of_robots(model, data, options, True)
     share(FREE_MOTION, model.links.slot.size, model, data, options)
@@ -439,7 +439,7 @@ def smooth_motion(model: Model, data: Data, options: Options) -> None:
 
 
 @compiled_for("time steps of scenes")
-def run(part: int, begin: int, end: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
+def run(part: int, begin: int, end: int, model: SceneModel, data: Data, options: StepOptions) -> tuple[int, int]:
     """`advance` by ``end`` steps, or a range of a part of one, see `parts`."""
     if part == STEPS:
         return advance(end, model, data, options)
@@ -448,7 +448,7 @@ def run(part: int, begin: int, end: int, model: Model, data: Data, options: Opti
 
 
 @compiled
-def advance(steps: int, model: Model, data: Data, options: Options) -> tuple[int, int]:
+def advance(steps: int, model: SceneModel, data: Data, options: StepOptions) -> tuple[int, int]:
     """Make steps until one needs help from Python: returns their number, and `DONE` or the code of what is needed.
 
     No steps: contacts are found, and how many they are is returned.

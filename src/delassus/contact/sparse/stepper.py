@@ -21,10 +21,11 @@ from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
 from delassus.contact.sparse.cone import SIZE, SPEED
 from delassus.contact.sparse.energies import Energies, energies_of
-from delassus.contact.sparse.factor import Graph
+from delassus.contact.sparse.factor import BlockGraph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
+    BlockStates,
     Bounces,
     Contacts,
     ContactsBefore,
@@ -35,15 +36,14 @@ from delassus.contact.sparse.records import (
     LinkMotion,
     LoopMotion,
     LoopState,
-    Model,
     NextState,
-    Options,
     Progress,
+    RowGroups,
     RowLaws,
     RowMemory,
-    Rows,
+    SceneModel,
     Sleep,
-    State,
+    StepOptions,
     Tape,
     Work,
 )
@@ -95,7 +95,7 @@ class BlockSteps:
     """
 
     def __init__(
-        self, scene: Scene, passive: Passive, limits: bool, options: Options, impulses_of: ImpulsesOf | None = None,
+        self, scene: Scene, passive: Passive, limits: bool, options: StepOptions, impulses_of: ImpulsesOf | None = None,
         threads: int | None = None, servos: Sequence[Pull] = (),
     ) -> None:  # fmt: skip
         self.threads = threads
@@ -116,13 +116,13 @@ class BlockSteps:
         nv, n, rows = tree.nv, len(blocks.bodies.at), blocks.n_rows
         moving = (tree.nq, nv, nv, (tree.n_links, 3, 4), (tree.n_links, 6), nv, n - len(blocks.mass), nv, nv, nv)
         ends = LoopState(*_zeros(rows, rows, rows, nv, nv)), NextState(*_zeros(tree.nq, nv, (2, nv)))
-        self.state = State(*[*_zeros(*moving), *ends])
+        self.state = BlockStates(*[*_zeros(*moving), *ends])
         bounces = Bounces(*_zeros(n, n, n), *_indices(n, n, n, n), *_zeros(n, nv, nv, n, nv))
         bounces.early[(blocks.bodies.loop_rows > 0) | np.isin(np.arange(n), blocks.springs.block)] = 1
         self._dt, self._spans, bounces.spans[:] = np.full(1, options.dt), bounces.spans, options.dt
         self._correction = np.array([options.correction])
         motions, updates, free, loop_motion = self._calls(passive)
-        self.model = Model(
+        self.model = SceneModel(
             blocks.of_links, motions, updates, free, blocks.loops, loop_motion, np.array(scene.gravity),
             self.detector.arrays, self.detector.size, self.detector.margin, characteristic_length(tree), blocks.springs,
         )  # fmt: skip
@@ -140,7 +140,7 @@ class BlockSteps:
         self.set_warm_start(ContactSet.empty(), np.zeros((2, nv)))
 
     def _calls(self, passive: Passive) -> tuple[Indices, Indices, Indices, LoopMotion]:
-        """Calls of kernels, see `Model`."""
+        """Calls of kernels, see `SceneModel`."""
         s, bodies, blocks, correction = self.state, self.blocks.bodies, self.blocks, self._correction
         self._kernels, self._arguments = dict[tuple[int, str], Kernel](), list[Indices]()
         widest, flags, energies = blocks.loops[:, 1].max(initial=0), np.zeros((len(blocks.loops), 2)), np.zeros(2)
@@ -191,13 +191,13 @@ class BlockSteps:
         of_laws = _zeros((g, 3, 3), (g, 12), (g, 3), (g, 3), g, g, g, g, g)
         law = RowLaws(*[*of_laws, *_indices(g), *_zeros((spins, SIZE))])
         memory = RowMemory(*_zeros((g, 9), *[(g, 3)] * 4))
-        self.rows = Rows(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
+        self.rows = RowGroups(*[*_indices(g, g, g, g, g), *_zeros(J, J), law, *_zeros((g, 3), g, g), memory])
         works = list[Work]()
         for _ in range(self._threads):
             part = Islands(*_indices(0, blocks, 2, g, 2, 0, 0), *_zeros(0, (0, 3), 0))
             tied = _indices(blocks**2, blocks, blocks, blocks + 1, fill, blocks**2, blocks, blocks, blocks, blocks)
             own = _zeros(max(entries, blocks), 3 * widest + 6, *[nv] * 6, (g, 3))
-            works.append(Work(*[Graph(*tied), part, *own]))
+            works.append(Work(*[BlockGraph(*tied), part, *own]))
         self._progress = self._progress._replace(tape=self._tape(g, nv))
         of_islands = _zeros(blocks, (blocks, 3), blocks)
         islands = Islands(*_indices(blocks, blocks, blocks + 2, g, blocks + 2, blocks + 1, g), *of_islands)

@@ -24,7 +24,7 @@ from delassus.contact.sparse.cone import (
     solve_point,
     solve_point_beside,
 )
-from delassus.contact.sparse.records import Bodies, Islands, Rows
+from delassus.contact.sparse.records import Bodies, Islands, RowGroups
 from delassus.spatial.rotations import Array
 
 FARTHEST = 1e3
@@ -32,7 +32,7 @@ FARTHEST = 1e3
 
 
 @inlined
-def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float, float]:
+def velocity(bodies: Bodies, rows: RowGroups, i: int, x: Array) -> tuple[float, float, float]:
     """``J x`` of a group."""
     J, whole, u0, u1, u2 = rows.J, rows.kind[i] != JOINT, 0.0, 0.0, 0.0
     block, at = rows.a[i], rows.at_a[i]
@@ -60,7 +60,7 @@ def velocity(bodies: Bodies, rows: Rows, i: int, x: Array) -> tuple[float, float
 
 
 @inlined
-def push(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> None:
+def push(bodies: Bodies, rows: RowGroups, i: int, f0: float, f1: float, f2: float, v: Array) -> None:
     """``v += Y f`` of a group."""
     Y, whole = rows.Y, rows.kind[i] != JOINT
     block, at = rows.a[i], rows.at_a[i]
@@ -89,7 +89,7 @@ def is_moved(bodies: Bodies, block: int) -> bool:
 
 
 @inlined
-def work_on_moved(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: float, v: Array) -> float:
+def work_on_moved(bodies: Bodies, rows: RowGroups, i: int, f0: float, f1: float, f2: float, v: Array) -> float:
     """Work (J) of impulses of a group on bodies that the user moves, at their velocities ``v``."""
     work, J = 0.0, rows.J
     for side in range(2):
@@ -102,7 +102,7 @@ def work_on_moved(bodies: Bodies, rows: Rows, i: int, f0: float, f1: float, f2: 
 
 
 @compiled
-def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
+def add_force(bodies: Bodies, rows: RowGroups, i: int, p: Array) -> None:
     """``p += Jᵀ q`` of a group."""
     J, q, whole = rows.J, rows.memory.q, rows.kind[i] != JOINT
     for side in range(2):
@@ -119,7 +119,7 @@ def add_force(bodies: Bodies, rows: Rows, i: int, p: Array) -> None:
 
 
 @inlined
-def point_of(rows: Rows, i: int) -> PointBlock:
+def point_of(rows: RowGroups, i: int) -> PointBlock:
     """A contact alone, as `add_compliance` has left it."""
     x = rows.law.prepared[i]
     return PointBlock(
@@ -128,7 +128,7 @@ def point_of(rows: Rows, i: int) -> PointBlock:
 
 
 @inlined
-def read_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
+def read_patch(bodies: Bodies, rows: RowGroups, i: int, v: Array) -> None:
     """Velocities and impulses of a patch into its memory."""
     j, x = rows.law.partner[i], rows.law.patch[i]
     u, w = velocity(bodies, rows, i, v), velocity(bodies, rows, j, v)
@@ -140,7 +140,7 @@ def read_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
 
 
 @inlined
-def push_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
+def push_patch(bodies: Bodies, rows: RowGroups, i: int, v: Array) -> None:
     """``v += Y f`` of the impulse ``CHANGE`` of a patch."""
     x = rows.law.patch[i]
     push(bodies, rows, i, x[CHANGE], x[CHANGE + 1], x[CHANGE + 2], v)
@@ -148,7 +148,7 @@ def push_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> None:
 
 
 @inlined
-def put_patch(rows: Rows, i: int, part: float, normal: float) -> None:
+def put_patch(rows: RowGroups, i: int, part: float, normal: float) -> None:
     """``CHANGE``, the normal impulse there and a part of the others, becomes the impulse of a patch."""
     j, x = rows.law.partner[i], rows.law.patch[i]
     for c in range(6):
@@ -159,7 +159,7 @@ def put_patch(rows: Rows, i: int, part: float, normal: float) -> None:
 
 
 @compiled
-def sweep_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
+def sweep_patch(bodies: Bodies, rows: RowGroups, i: int, v: Array) -> float:
     """Solve a patch at the newest velocities ``v``; the largest change as a velocity."""
     j, x, moved, largest = rows.law.partner[i], rows.law.patch[i], 0.0, 0.0
     read_patch(bodies, rows, i, v)
@@ -179,7 +179,7 @@ def sweep_patch(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
 
 
 @compiled
-def accelerate_patch(bodies: Bodies, rows: Rows, i: int, theta: float, v: Array) -> None:
+def accelerate_patch(bodies: Bodies, rows: RowGroups, i: int, theta: float, v: Array) -> None:
     """The step of `accelerated` of a patch."""
     r, g, x, j = rows.r, rows.memory.g, rows.law.patch[i], rows.law.partner[i]
     for c in range(3):
@@ -197,7 +197,7 @@ def accelerate_patch(bodies: Bodies, rows: Rows, i: int, theta: float, v: Array)
 
 
 @compiled
-def patch_residual(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
+def patch_residual(bodies: Bodies, rows: RowGroups, i: int, v: Array) -> float:
     """Violation of the law of a patch (m/s), as `law_residual`."""
     x, w, square = rows.law.patch[i], rows.law.w[i], 0.0
     read_patch(bodies, rows, i, v)
@@ -208,7 +208,7 @@ def patch_residual(bodies: Bodies, rows: Rows, i: int, v: Array) -> float:
 
 
 @compiled
-def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
+def sweep(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, v: Array) -> float:
     """Solve every group once, in order, each at the newest velocities ``v``; the largest change as a velocity."""
     moved, r, d = 0.0, rows.r, rows.law.d
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):
@@ -241,7 +241,7 @@ def sweep(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> flo
 
 
 @compiled
-def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, before: float) -> float:
+def accelerated(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, v: Array, before: float) -> float:
     """A sweep, and a step on from where the last two point (Anderson's acceleration of depth one).
 
     With ``F`` the change by a sweep, as velocities, the next starts from ``g − θ (g − g₋)``, ``θ = Fᵀ (F − F₋) /
@@ -281,7 +281,7 @@ def accelerated(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array, 
 
 
 @inlined
-def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
+def law_residual(rows: RowGroups, i: int, u0: float, u1: float, u2: float) -> float:
     """Violation of the law of a group by its impulses and velocities: ``|ω r − P_C(ω r − u − s)|``."""
     w, mu = rows.law.w[i], rows.law.mu[i]
     x, y, z = w * rows.r[i, 0], w * rows.r[i, 1], w * rows.r[i, 2]
@@ -291,7 +291,7 @@ def law_residual(rows: Rows, i: int, u0: float, u1: float, u2: float) -> float:
 
 
 @compiled
-def residual_of(bodies: Bodies, rows: Rows, islands: Islands, k: int, v: Array) -> float:
+def residual_of(bodies: Bodies, rows: RowGroups, islands: Islands, k: int, v: Array) -> float:
     """Largest violation of the law of a group at the velocities ``v`` (m/s); that of each group goes to ``wrong``."""
     worst = 0.0
     for e in range(islands.member_ends[k], islands.member_ends[k + 1]):

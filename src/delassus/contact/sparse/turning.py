@@ -32,7 +32,7 @@ from delassus.constraints.shapes import turning
 from delassus.constraints.shapes.turning import CHANGE, HELD, MERGED, OF_FACE, SAME_SIDE, STRAIGHT
 from delassus.contact.collision.colliders import BOX, HALF_SPACE, HULL, KIND, LINK, RADIUS, Solid
 from delassus.contact.collision.narrow_phase import most_gap, touch
-from delassus.contact.collision.paths import CALM, Paths, link_velocity, turning_parts
+from delassus.contact.collision.paths import CALM, StepPaths, link_velocity, turning_parts
 from delassus.contact.collision.vectors import (
     Vector,
     along,
@@ -47,7 +47,7 @@ from delassus.contact.collision.vectors import (
     scaled,
 )
 from delassus.contact.sparse.motion import rotation_of
-from delassus.contact.sparse.records import CONTACTS, NOT_STRUCK, Data, Model
+from delassus.contact.sparse.records import CONTACTS, NOT_STRUCK, Data, SceneModel
 from delassus.contact.sparse.rows import is_at_rest
 from delassus.spatial.rotations import Array
 
@@ -65,7 +65,7 @@ turn_between: Callable[..., Vector] = emitted(turning.turn_between)
 
 
 @inlined
-def angular(link: int, paths: Paths) -> Vector:
+def angular(link: int, paths: StepPaths) -> Vector:
     """Angular velocity of a link; −1 is the world."""
     twists = paths.twists
     if link < 0:
@@ -80,14 +80,14 @@ def is_flat(kind: float) -> bool:
 
 
 @compiled
-def size_of(k: int, paths: Paths) -> float:
+def size_of(k: int, paths: StepPaths) -> float:
     """Radius (m) of the smaller one of a pair."""
     shapes, pairs = paths.colliders.shapes, paths.space.pairs
     return float(min(shapes[pairs[k, 0], RADIUS], shapes[pairs[k, 1], RADIUS]))
 
 
 @compiled
-def pair_turns(k: int, x: Vector, paths: Paths) -> bool:
+def pair_turns(k: int, x: Vector, paths: StepPaths) -> bool:
     """Whether a pair that touches at ``x`` turns by so much that it counts."""
     shapes, pairs, way, turn = paths.colliders.shapes, paths.space.pairs, 0.0, 0.0
     i, j = int(shapes[pairs[k, 0], LINK]), int(shapes[pairs[k, 1], LINK])
@@ -103,7 +103,7 @@ def pair_turns(k: int, x: Vector, paths: Paths) -> bool:
 
 
 @compiled
-def mark_turning(begin: int, end: int, model: Model, data: Data, paths: Paths) -> None:
+def mark_turning(begin: int, end: int, model: SceneModel, data: Data, paths: StepPaths) -> None:
     """Clear ``turning`` of contacts of some near pairs, and mark the first one of pairs that turn."""
     contacts, ends, found = data.contacts, data.space.ends, data.contacts.found
     for k in range(begin, end):
@@ -132,7 +132,7 @@ def any_turning(pairs: int, data: Data) -> bool:
 
 
 @compiled
-def place_ahead(model: Model, data: Data, dt: float) -> None:
+def place_ahead(model: SceneModel, data: Data, dt: float) -> None:
     """Poses of links ``ahead``, at the end of a step with the velocities of its start.
 
     Of bodies on their own, which turn by their momentum, ``next`` has them.
@@ -185,7 +185,7 @@ def with_link(x: Vector, link: int, to_end: bool, data: Data) -> Vector:
 
 
 @compiled
-def belt_of(c: int, link: int, paths: Paths, data: Data) -> tuple[Vector, Vector]:
+def belt_of(c: int, link: int, paths: StepPaths, data: Data) -> tuple[Vector, Vector]:
     """Velocity of the surface of a collider in the world, at the start and halfway."""
     belt = in_world(paths.space.world[c], row_of(paths.colliders.material, c))
     if link < 0:
@@ -195,7 +195,7 @@ def belt_of(c: int, link: int, paths: Paths, data: Data) -> tuple[Vector, Vector
 
 
 @compiled
-def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
+def turn_contacts(begin: int, end: int, data: Data, paths: StepPaths) -> None:
     """``turning`` of contacts of those of some near pairs that are marked: ``κ`` along tangents and normal (m/s)."""
     contacts, space, shapes, local = data.contacts, data.space, paths.colliders.shapes, paths.colliders.local
     for k in range(begin, end):
@@ -217,7 +217,7 @@ def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
         a = Solid(shapes[space.pairs[k, 0]], space.work.poses[0])
         b = Solid(shapes[space.pairs[k, 1]], space.work.poses[1])
         count = touch(a, b, most, paths.colliders, space.work, space.work.later, 0)
-        centre, found = Centre(0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), 0
+        centre, found = PairCentre(0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), 0
         for e in range(first, space.ends[k + 1]):
             turn_contact(k, e, count, centre, data, paths)
             found += 1 if contacts.later[e] != NONE else 0
@@ -230,7 +230,7 @@ def turn_contacts(begin: int, end: int, data: Data, paths: Paths) -> None:
         cut_offsets(first, space.ends[k + 1], held, data, paths)
 
 
-class Centre(NamedTuple):
+class PairCentre(NamedTuple):
     """Of contacts of a pair that hold: 1, else 0; and where their middle is at the start and halfway."""
 
     holds: float
@@ -239,7 +239,7 @@ class Centre(NamedTuple):
 
 
 @compiled
-def centre_of(first: int, end: int, data: Data) -> Centre:
+def centre_of(first: int, end: int, data: Data) -> PairCentre:
     """That of contacts that turn."""
     found, x, n = data.contacts.found, (0.0, 0.0, 0.0), 0
     for e in range(first, end):
@@ -247,11 +247,11 @@ def centre_of(first: int, end: int, data: Data) -> Centre:
             x, n = along(x, 1.0, row_of(found.points, e)), n + 1
     x = scaled(1.0 / n, x)
     later = along(with_link(x, found.links[first, 0], True, data), 1.0, with_link(x, found.links[first, 1], True, data))
-    return Centre(1.0, x, along(scaled(0.5, x), 0.25, later))
+    return PairCentre(1.0, x, along(scaled(0.5, x), 0.25, later))
 
 
 @compiled
-def slip_of(e: int, data: Data, paths: Paths) -> Vector:
+def slip_of(e: int, data: Data, paths: StepPaths) -> Vector:
     """Relative velocity at a contact at the start, along its tangents, with those of surfaces, and its normal."""
     found = data.contacts.found
     i, j, x = found.links[e, 0], found.links[e, 1], row_of(found.points, e)
@@ -263,7 +263,7 @@ def slip_of(e: int, data: Data, paths: Paths) -> Vector:
 
 
 @compiled
-def is_held(first: int, end: int, data: Data, paths: Paths) -> bool:
+def is_held(first: int, end: int, data: Data, paths: StepPaths) -> bool:
     """Whether contacts of a pair slip by no more than what turns within a step."""
     out, slips, turns = data.contacts.turning, 0.0, 0.0
     for e in range(first, end):
@@ -276,7 +276,7 @@ def is_held(first: int, end: int, data: Data, paths: Paths) -> bool:
 
 
 @compiled
-def cut_offsets(first: int, end: int, held: bool, data: Data, paths: Paths) -> None:
+def cut_offsets(first: int, end: int, held: bool, data: Data, paths: StepPaths) -> None:
     """Cut ``turning`` of a pair where it would bring energy: where it is held, by one factor along tangents."""
     out, all_sizes, all_most = data.contacts.turning, 0.0, 0.0
     for e in range(first, end if held else first):
@@ -296,7 +296,7 @@ def cut_offsets(first: int, end: int, held: bool, data: Data, paths: Paths) -> N
 
 
 @compiled
-def turn_contact(k: int, e: int, count: int, centre: Centre, data: Data, paths: Paths) -> None:
+def turn_contact(k: int, e: int, count: int, centre: PairCentre, data: Data, paths: StepPaths) -> None:
     """``turning`` of one contact of a pair that has ``count`` contacts at the end of its path, without cuts."""
     found, later, out, dt = data.contacts.found, data.space.work.later, data.contacts.turning, paths.dt
     i, j, gap, r = found.links[e, 0], found.links[e, 1], -found.depths[e], -1
@@ -365,7 +365,7 @@ def add_turning(data: Data) -> None:
 
 
 @compiled
-def slides_over_edge(k: int, count: int, closed: float, data: Data, paths: Paths) -> bool:
+def slides_over_edge(k: int, count: int, closed: float, data: Data, paths: StepPaths) -> bool:
     """Whether fewer contacts of a pair touch at the end of its path: none is the same then for certain.
 
     A plane has no edge.

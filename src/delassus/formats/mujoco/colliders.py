@@ -54,7 +54,7 @@ def colliders_of_model(given: Any, visual: bool, moved: Collection[str] = ()) ->
     return found
 
 
-class Surface(NamedTuple):
+class GeomSurface(NamedTuple):
     """Friction, lengths (m), ``condim`` and ``priority`` of a geom."""
 
     friction: float
@@ -73,9 +73,9 @@ class Surface(NamedTuple):
         )
 
 
-def _surface(model: NamedModel, g: int) -> Surface:
+def _surface(model: NamedModel, g: int) -> GeomSurface:
     sliding, torsional, rolling = map(float, model.geom_friction[g])
-    return Surface(sliding, torsional, rolling, int(model.geom_condim[g]), int(model.geom_priority[g]))
+    return GeomSurface(sliding, torsional, rolling, int(model.geom_condim[g]), int(model.geom_priority[g]))
 
 
 def _friction(model: NamedModel, g: int) -> dict[str, float]:
@@ -84,14 +84,14 @@ def _friction(model: NamedModel, g: int) -> dict[str, float]:
     return {**dict(zip(MATERIAL, own.alone, strict=True)), "friction": own.friction}
 
 
-def surfaces_of_model(given: Any) -> tuple[dict[str, Surface], dict[tuple[str, str], dict[str, float]]]:
+def surfaces_of_model(given: Any) -> tuple[dict[str, GeomSurface], dict[tuple[str, str], dict[str, float]]]:
     """Surfaces of geoms that collide, by name; and what contacts of pairs have by an explicit ``<pair>``."""
     model = NamedModel(given, EXPECTED)
     names, _ = _names(model)
     pairs = dict[tuple[str, str], dict[str, float]]()
     for k, (a, b) in enumerate(zip(model.pair_geom1, model.pair_geom2, strict=True)):
         sliding, _, torsional, rolling, _ = map(float, model.pair_friction[k])
-        own = Surface(sliding, torsional, rolling, int(model.pair_dim[k]), 0)
+        own = GeomSurface(sliding, torsional, rolling, int(model.pair_dim[k]), 0)
         pairs[names[int(a)], names[int(b)]] = dict(zip(MATERIAL, own.alone, strict=True))
     return {names[g]: _surface(model, g) for g in _colliding(model)}, pairs
 

@@ -32,7 +32,11 @@ _KINDS = {**{word: kind for kind, word in JOINTS[URDF].items()}, "fixed": FIXED}
 
 Matrix = list[list[float]]
 
-ZERO, NONE = (0.0,), (inf,)
+ZERO = (0.0,)
+"""What an attribute is that a file leaves out."""
+
+NONE = (inf,)
+"""A limit that a file leaves out."""
 
 MOMENTS = "inertia in its <inertial>"
 """What a link lacks that is a point."""

@@ -19,7 +19,7 @@ from weakref import ref
 import numpy as np
 
 from delassus.compiler.jit.compile import address_of
-from delassus.compiler.machine.cpu import Code, object_code
+from delassus.compiler.machine.cpu import ObjectCode, object_code
 from delassus.compiler.machine.ptx import MOST_STATES, THREADS, shared_bytes
 from delassus.compiler.targets.llvm.threads import WARP
 from delassus.constraints import Argument
@@ -49,7 +49,7 @@ def call(kernel: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     return _compiled(kernel)(*given, **named)
 
 
-class Traced:
+class KernelInJax:
     """A kernel as JAX has it, whose tables outlive kernels; made again where it is needed after it has gone.
 
     What a kernel holds and JAX's tables go by leads to these, and so must not lead back: the kernel would never go.
@@ -60,7 +60,7 @@ class Traced:
         self.request, (self._make, self._how) = kernel.request, kernel.__reduce__()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Traced) and self._content == other._content
+        return isinstance(other, KernelInJax) and self._content == other._content
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,7 +83,7 @@ def _compiled(kernel: Any) -> Any:
     """The call of a kernel, checked once for all arrays of equal types and shapes."""
     import jax
 
-    bind, arguments, dtype, traced = _primitive(), kernel.arguments, kernel.dtype, Traced(kernel)
+    bind, arguments, dtype, traced = _primitive(), kernel.arguments, kernel.dtype, KernelInJax(kernel)
     several = named_tuple(*(r.name for r in kernel.results))
 
     def checked(*given: Any, **named: Any) -> Any:
@@ -183,10 +183,10 @@ def _primitive() -> Any:
 
     @kept_by_kernel
     def compiled(kernel: Any, modes: tuple[str, ...]) -> Any:
-        traced = Traced(kernel)
+        traced = KernelInJax(kernel)
         return jax.jit(lambda *arrays: bind(*arrays, kernel=traced, modes=modes))
 
-    def called(*arrays: Any, kernel: Traced, modes: tuple[str, ...]) -> Any:
+    def called(*arrays: Any, kernel: KernelInJax, modes: tuple[str, ...]) -> Any:
         with jax.disable_jit(False):  # which would bring it here again
             return compiled(kernel.kernel, modes)(*arrays)
 
@@ -297,7 +297,7 @@ Shapes = list[tuple[int, ...]]
 
 
 @lru_cache(maxsize=256)
-def _shapes(kernel: Traced, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
+def _shapes(kernel: KernelInJax, modes: tuple[str, ...]) -> tuple[Shapes, Shapes]:
     """Shapes of one state of the arguments and results of a derivative, which need not be compiled."""
     asked = replace(kernel.request, derivative=(*kernel.request.derivative, *modes))
     return [a.shape for a in asked.arguments], [asked.shape_of(o) for o in asked.outputs]
@@ -324,7 +324,7 @@ def _register_for_gpus(kernel: Any, name: str, platform: str) -> None:
     import jax
 
     if name not in _targets:
-        code, (record, *needed) = Code(object_code(CALLED.format(0))), _launch_record(kernel)
+        code, (record, *needed) = ObjectCode(object_code(CALLED.format(0))), _launch_record(kernel)
         ctypes.c_void_p.from_address(code.address_of_data("record0")).value = ctypes.addressof(record)
         called = jax.ffi.pycapsule(ctypes.c_void_p(code.address("called0")))
         jax.ffi.register_ffi_target(name, called, platform=REGISTERED_AS[platform])

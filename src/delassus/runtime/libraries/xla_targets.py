@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary, finalize, ref
 import numpy as np
 
 from delassus.compiler.jit.compile import address_of
-from delassus.compiler.machine.cpu import Code, object_code
+from delassus.compiler.machine.cpu import ObjectCode, object_code
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.libraries.xla_entry import (
     CALLED,
@@ -106,7 +106,7 @@ def _register(name: str, record: Any) -> None:
     import jax
 
     if not _free:
-        code = Code(object_code("".join(map(CALLED.format, range(TARGETS)))))
+        code = ObjectCode(object_code("".join(map(CALLED.format, range(TARGETS)))))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
         for k in range(TARGETS):
             place = ctypes.c_void_p.from_address(code.address_of_data(f"record{k}"))

@@ -49,7 +49,7 @@ def derivative_rollout(
 
     ``kernel`` is the derivative of a step; ``given`` are trajectories (T + 1, …) of the state, what is the same at all
     steps, and tangents or cotangents, zero if they are not there. Last, counts of states that were not solved at once,
-    as `delassus.runtime.fallback.Run` has them.
+    as `delassus.runtime.fallback.UnsolvedStates` has them.
     """
     forwards = kernel.request.derivative == ("jvp",)
     step, n_states = replace(kernel.request, derivative=()), kernel.request.quantity.states

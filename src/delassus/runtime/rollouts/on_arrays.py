@@ -17,7 +17,7 @@ from delassus.runtime.arrays import Batch, Rollout, check_dtype, check_shape, ch
 from delassus.runtime.cuda.driver import Device, Memory, Stream, driver
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import Feedback
-from delassus.runtime.rollouts.on_device import OnDevice, Place, check_times, run_on_device, under_policy
+from delassus.runtime.rollouts.on_device import DeviceSeries, OnDevice, check_times, run_on_device, under_policy
 
 LEAST_BLOCK = 4096
 """Trajectories of NumPy's arrays that a further device is worth."""
@@ -136,7 +136,7 @@ def _on_device(cupy: Any, x: Any, argument: Argument, kernel: Any) -> Any:
 def _on_cupy(cupy: Any, kernel: Any, number: int) -> OnDevice:
     stream = int(cupy.cuda.get_current_stream().ptr)
 
-    def launch(n: int, places: Sequence[Place], steps: int) -> None:
+    def launch(n: int, places: Sequence[DeviceSeries], steps: int) -> None:
         kernel.launch(number, stream, n, [p.address for p in places], [p.step for p in places], steps)
 
     return OnDevice(
@@ -211,7 +211,7 @@ def _block(kernel: Any, device: Device, arrays: Arrays, moves: Sequence[bool], s
 
     try:
         with device.current() as call:
-            places = list[Place]()
+            places = list[DeviceSeries]()
             for k, (x, width) in enumerate(zip(given, widths, strict=False)):
                 is_path = k in follows.values()
                 memory, rows = (
@@ -220,7 +220,7 @@ def _block(kernel: Any, device: Device, arrays: Arrays, moves: Sequence[bool], s
                 )
                 if rows.nbytes:
                     call("cuMemcpyHtoDAsync", memory.address, rows.ctypes.data, rows.nbytes, stream.handle)
-                places.append(Place(memory.address, width if moves[k] else 0))
+                places.append(DeviceSeries(memory.address, width if moves[k] else 0))
             for r, width in enumerate(widths[n_given:]):
                 moving = moves[n_given + r]
                 first = (
@@ -228,10 +228,10 @@ def _block(kernel: Any, device: Device, arrays: Arrays, moves: Sequence[bool], s
                     if r in follows
                     else room(steps if moving else 1, width).address
                 )
-                places.append(Place(first, width if moving else 0))
+                places.append(DeviceSeries(first, width if moving else 0))
             shown = places[n_given:]
             if kernel.has_rcond:
-                places.append(Place(room(1, n).address, 0))
+                places.append(DeviceSeries(room(1, n).address, 0))
             kernel.launch(device.number, stream.handle, n, [p.address for p in places], [p.step for p in places], steps)
             found = [np.empty(y.shape, kernel.dtype) for y in results]
             for x, place in zip(found, shown, strict=True):

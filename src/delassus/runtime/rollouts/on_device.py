@@ -22,7 +22,7 @@ STATE = 2
 Arrays = list[Any]
 
 
-class Place(NamedTuple):
+class DeviceSeries(NamedTuple):
     """Address of an array at the first of some steps, and how many numbers further on it is at the next."""
 
     address: int
@@ -38,7 +38,7 @@ class OnDevice(NamedTuple):
 
     empty: Callable[[Batch], Any]
     address: Callable[[Any], int]
-    launch: Callable[[int, Sequence[Place], int], None]
+    launch: Callable[[int, Sequence[DeviceSeries], int], None]
     largest: Callable[[Any], Any]
 
 
@@ -50,7 +50,7 @@ def run_on_device(kernel: Any, on: OnDevice, arrays: Arrays, anew: Sequence[bool
     are not there are zero.
     """
     arrays, anew = list(arrays), list(anew)
-    run = _Run(kernel, on, batch, steps)
+    run = _DeviceRun(kernel, on, batch, steps)
     for a in kernel.arguments[len(arrays) :]:
         arrays.append(run.zeros(a.shape))
         anew.append(False)
@@ -62,7 +62,7 @@ def is_largest(result: Result) -> bool:
     return result.name == "residuals"
 
 
-class _Run(NamedTuple):
+class _DeviceRun(NamedTuple):
     """A rollout: its kernel, arrays of a library, batch, and number of steps."""
 
     kernel: Any
@@ -75,16 +75,16 @@ class _Run(NamedTuple):
         """Arrays of a state."""
         return int(self.kernel.request.quantity.states)
 
-    def place(self, x: Any, moves: bool, first: int = 0) -> Place:
+    def place(self, x: Any, moves: bool, first: int = 0) -> DeviceSeries:
         """Where an array is at step 0, which reads its row of number ``first`` if it ``moves``."""
         step = prod(x.shape[1:]) if moves else 0
-        return Place(self.on.address(x) + first * step * self.kernel.dtype.itemsize, step)
+        return DeviceSeries(self.on.address(x) + first * step * self.kernel.dtype.itemsize, step)
 
-    def places(self, arrays: Sequence[Any], moves: Sequence[bool]) -> list[Place]:
+    def places(self, arrays: Sequence[Any], moves: Sequence[bool]) -> list[DeviceSeries]:
         """Where arguments are at step 0."""
         return [self.place(x, moving) for x, moving in zip(arrays, moves, strict=True)]
 
-    def at_trajectories(self, trajectories: Sequence[Any]) -> list[Place]:
+    def at_trajectories(self, trajectories: Sequence[Any]) -> list[DeviceSeries]:
         """Where derivatives read states: impulses after the step, which its solver starts from."""
         return [self.place(x, True, 0 if k < STATE else 1) for k, x in enumerate(trajectories)]
 
@@ -106,7 +106,7 @@ class _Run(NamedTuple):
             made[-1][0, ...] = start
         return made
 
-    def launch(self, places: Sequence[Place], steps: int) -> None:
+    def launch(self, places: Sequence[DeviceSeries], steps: int) -> None:
         """Run the kernel; reciprocal conditions, which nobody reads, have room for one step."""
         n = prod(self.batch)
         if n and steps:
@@ -114,7 +114,7 @@ class _Run(NamedTuple):
             self.on.launch(n, [*places, *(self.place(x, False) for x in rcond)], steps)
 
 
-def _states(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
+def _states(run: _DeviceRun, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
     n = run.n_states
     paths, beside = run.trajectories(arrays[:n]), run.made(run.steps, run.kernel.results[n:])
     before = [run.place(x, True) for x in paths]
@@ -127,7 +127,7 @@ def _states(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
     return [*paths, *beside]
 
 
-def _tangents(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
+def _tangents(run: _DeviceRun, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
     n, half = run.n_states, len(arrays) // 2
     paths, beside = run.trajectories(arrays[half : half + n]), run.made(run.steps, run.kernel.results[n:])
     given = [
@@ -141,7 +141,7 @@ def _tangents(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
     return [*paths, *beside]
 
 
-def _cotangents(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
+def _cotangents(run: _DeviceRun, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
     n, results, item = run.n_states, run.kernel.results, run.kernel.dtype.itemsize
     half = len(results)
     paths, others = run.made(run.steps + 1, results[:n]), list[Any]()
@@ -161,7 +161,7 @@ def _cotangents(run: _Run, arrays: Arrays, anew: Sequence[bool]) -> Arrays:
         *(run.place(parts[k], False) if k in parts else run.place(others[k - n], True) for k in range(half)),
     ]
     for t in reversed(range(run.steps)):
-        run.launch([Place(at.address + t * at.step * item, 0) for at in places], 1)
+        run.launch([DeviceSeries(at.address + t * at.step * item, 0) for at in places], 1)
         for k, part in parts.items():
             total = paths[k][t, ...] if k < n else others[k - n][0, ...]
             total += part

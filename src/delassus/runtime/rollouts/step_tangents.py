@@ -63,7 +63,7 @@ class StepTangents(NamedTuple):
     right: Mask
 
 
-class StepDerivatives(NamedTuple):
+class StepJacobians(NamedTuple):
     """Derivatives of steps, ``at`` arguments, states after them (T, n, …) and those of these that are needed.
 
     ``along`` are changes (k, …) of the numbers of parameters that these are by, those of one argument after the other.
@@ -118,7 +118,7 @@ def carry(
 
 
 @kept_by_kernel
-def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> StepDerivatives | None:
+def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) -> StepJacobians | None:
     """Derivatives of a step with state and arguments at many states; what is not called is not compiled.
 
     Those of contact steps are without contacts, without bounces, and as it is. With ``times`` impacts are in the mean
@@ -130,7 +130,7 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
     sizes = {name: size_of[name] for name in names}
     if request.quantity.name == "contact_step" and all(c.n_impulses or not c.holds for c in request.constraints):
         ways = _contact_ways(kernel, names, times)
-        return StepDerivatives(
+        return StepJacobians(
             partial(_at_states, ways, sizes), lambda x: [x[name].reshape(len(x[name]), -1) for name in names]
         )
     plain = (
@@ -143,7 +143,7 @@ def derivatives_of_steps(kernel: Kernel, names: tuple[str, ...], times: bool) ->
         return None
     payloads = _payloads_on_links(kernel)
     links = [payloads[name][0] for name in names]
-    return StepDerivatives(
+    return StepJacobians(
         partial(_by_regressor, kernel, links), lambda x: [x[name] @ payloads[name][1] for name in names]
     )
 

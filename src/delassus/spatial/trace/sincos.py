@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from delassus.spatial.trace.fused import fused, fused_number
 
 
-class Text(Protocol):
+class Emitter(Protocol):
     """What emits instructions, or runs them: of numbers of type ``scalar`` and of their ``bits``."""
 
     scalar: Any
@@ -141,7 +141,7 @@ LIMIT = {scalar: numbers.quarters * math.pi / 2 for scalar, numbers in FORMATS.i
 """Largest argument of `sincos`: 2^20 π/2 ≈ 1.6e6 for double, 2^16 π/2 ≈ 1.0e5 for float."""
 
 
-def sincos(text: Text, x: Any) -> tuple[Any, Any]:
+def sincos(text: Emitter, x: Any) -> tuple[Any, Any]:
     """Sine and cosine of ``x`` (rad), as operands.
 
     Double: within 2 ulp up to `LIMIT`. Float: the same, but without FMA up to 100 only, and to 2e-7 beyond. An
@@ -175,14 +175,14 @@ def sincos(text: Text, x: Any) -> tuple[Any, Any]:
     )
 
 
-def _reduce_fused(text: Text, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
+def _reduce_fused(text: Emitter, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
     """``x - k Σ pieces``: the first step is exact; the second one too, where it cancels."""
     for piece in pieces:
         x = text.fma(k, text.constant(-piece), x)
     return x
 
 
-def _reduce_short(text: Text, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
+def _reduce_short(text: Emitter, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
     """``x - k Σ pieces`` in plain operations: exact up to the last three pieces, with the next step's error caught."""
     *exact, first, second, third = (text.binary("fmul", k, text.constant(piece)) for piece in pieces)
 
@@ -196,7 +196,7 @@ def _reduce_short(text: Text, x: Any, k: Any, pieces: tuple[float, ...]) -> Any:
     return minus(minus(high, minus(second, error)), third)
 
 
-def _horner(text: Text, z: Any, coefficients: tuple[float, ...]) -> Any:
+def _horner(text: Emitter, z: Any, coefficients: tuple[float, ...]) -> Any:
     """Polynomial with the given coefficients, lowest order first."""
     value = text.constant(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
@@ -204,13 +204,13 @@ def _horner(text: Text, z: Any, coefficients: tuple[float, ...]) -> Any:
     return value
 
 
-def _odd(text: Text, r: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
+def _odd(text: Emitter, r: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
     """``r + r z P(z)``. The sum with +0.0 costs nothing when fused, and keeps the sign of ``r = -0.0``."""
     correction = text.fma(z, _horner(text, z, coefficients), text.constant(0.0))
     return text.fma(r, correction, r)
 
 
-def _flip(text: Text, value: Any, quadrant: Any) -> Any:
+def _flip(text: Emitter, value: Any, quadrant: Any) -> Any:
     """Change the sign where bit 1 of ``quadrant`` is set."""
     moved = text.integer_binary("shl", quadrant, text.integer_constant(text.bits - 2))
     sign = text.integer_binary("and", moved, text.integer_constant(1 << (text.bits - 1)))
@@ -223,7 +223,7 @@ def _bit_pattern(shift: float, mantissa: int) -> int:
     return ((bias + mantissa) << mantissa) + int(shift) - (1 << mantissa)
 
 
-class Arrays:
+class ArrayOperations:
     """Runs instructions on arrays of float64 or float32."""
 
     has_fma = True
@@ -330,7 +330,7 @@ def sine_and_cosine(rows: Sequence[NDArray[np.float64]]) -> tuple[Callable[..., 
     def both(x: NDArray[np.float64]) -> tuple[Any, ...]:
         if id(x) not in made:
             with np.errstate(all="ignore"):
-                made[id(x)] = (*sincos(Arrays(x.dtype), x), x)
+                made[id(x)] = (*sincos(ArrayOperations(x.dtype), x), x)
         return made[id(x)]
 
     if len(rows):
@@ -351,5 +351,5 @@ def cosine(x: NDArray[Any]) -> NDArray[Any]:
 
 def _of_array(x: NDArray[Any], which: int) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        made: NDArray[Any] = sincos(Arrays(x.dtype), np.atleast_1d(x))[which].reshape(x.shape)
+        made: NDArray[Any] = sincos(ArrayOperations(x.dtype), np.atleast_1d(x))[which].reshape(x.shape)
     return made

@@ -24,13 +24,13 @@ from delassus.algorithms.contact.changes.points import (
 )
 from delassus.algorithms.contact.changes.response import inverted
 from delassus.algorithms.contact.changes.varied import Varied
-from delassus.algorithms.contact.correction import Displacement, displaced
+from delassus.algorithms.contact.correction import ImpulseDisplacement, displaced
 from delassus.algorithms.contact.law import COMPLIANCE, CORRECTION
 from delassus.algorithms.contact.problem import Bounds, largest_of, magnitude
 from delassus.algorithms.contact.solution import StepSolution
-from delassus.algorithms.contact.springs import Springs
+from delassus.algorithms.contact.springs import ImplicitSprings
 from delassus.algorithms.contact.step import KernelStep
-from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
+from delassus.algorithms.dynamics.derivatives.rates import CompositeBody, Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.osim.ltl import dense_rows
@@ -167,7 +167,7 @@ def _moving(step: KernelStep, found: StepSolution, flags: Sequence[Scalar], is_c
 
 
 def _cut_off(
-    step: KernelStep, found: StepSolution, moved_by: Displacement, L: SparseFactor, z: Matrix, turning: Matrix,
+    step: KernelStep, found: StepSolution, moved_by: ImpulseDisplacement, L: SparseFactor, z: Matrix, turning: Matrix,
     gaps: Matrix, varied: Varied,
 ) -> tuple[Matrix, Scalar]:  # fmt: skip
     """Changes of a displacement from those before it is cut off, ``L⁻ᵀ z``, and 1 where rows cut it off, else 0.
@@ -285,7 +285,11 @@ def _sum(parts: Sequence[Matrix]) -> Matrix:
 
 
 def _with_masses_of_springs(
-    step: KernelStep, springs: Springs, rest: DynamicsProblem, columns: Sequence[Matrix], changes: Sequence[Matrix]
+    step: KernelStep,
+    springs: ImplicitSprings,
+    rest: DynamicsProblem,
+    columns: Sequence[Matrix],
+    changes: Sequence[Matrix],
 ) -> list[Matrix]:
     """Changes of minus ``xᵀ M x`` with those of the masses that springs along lines add, with positions."""
     ops, out, none = step.ops, list[Matrix](), [cast(Scalar, 0.0)] * step.problem.n_rows
@@ -310,7 +314,7 @@ def _gap_changes(found: StepSolution, rest: DynamicsProblem, varied: Varied) -> 
     return diagonal(ops, parts) @ ops.hstack([error_changes(rest), varied.errors()])
 
 
-def _twice_kinetic_changes(rates: Rates, bodies: Sequence[Body]) -> Matrix:
+def _twice_kinetic_changes(rates: Rates, bodies: Sequence[CompositeBody]) -> Matrix:
     """Changes (1 × nv) of ``xᵀ M x`` with positions, ``x`` the accelerations at rest."""
     ops, tree = rates.motion.ops, rates.motion.tree
     momenta = [body.times(ops, a) for body, a in zip(bodies, rates.a, strict=True)]

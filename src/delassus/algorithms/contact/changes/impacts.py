@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.changes.response import ModeResponse
 from delassus.algorithms.contact.impacts import of_displaced
 from delassus.algorithms.contact.solution import Impact, StepMotion, StepSolution
 from delassus.algorithms.contact.step import KernelStep
@@ -56,7 +56,7 @@ class ImpactPart:
         start, bounces = dv, cast(list[Scalar], [0.0 if e is None else e for *_, e in step.points])
         compression = None
         for solved in impact.phases:
-            response = Response(step.instant, solved)
+            response = ModeResponse(step.instant, solved)
             unique = response.is_unique_with(bounces, compression, self._J)
             compression = response
             self._are_unique = ops.select(impact.struck, self._are_unique * unique, self._are_unique)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 from delassus.algorithms.contact.changes.products import Products
 from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.solution import robot_ahead
-from delassus.algorithms.contact.springs import Springs
+from delassus.algorithms.contact.springs import ImplicitSprings
 from delassus.algorithms.contact.step import KernelStep
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes
@@ -119,7 +119,7 @@ def position_changes(
 
 
 def momentum_of_lines(
-    ops: Ops, springs: Springs, J: Matrix, with_gained: Matrix, with_start: Matrix | None = None
+    ops: Ops, springs: ImplicitSprings, J: Matrix, with_gained: Matrix, with_start: Matrix | None = None
 ) -> Matrix:
     """Changes (nv × nv) with positions of momenta of springs along lines, whose rows of velocities change (m × nv).
 
@@ -358,7 +358,7 @@ def _varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link:
     return robot
 
 
-class TurningChanges(NamedTuple):
+class PointTurningChanges(NamedTuple):
     """Changes of ``κ`` (3 n × …) of all contact points with positions, velocities of the start, and parameters.
 
     ``distances`` (n) are velocities (m/s) by which points are apart from where offsets are cut, or are not.
@@ -370,13 +370,13 @@ class TurningChanges(NamedTuple):
     distances: list[Scalar]
 
 
-def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
+def turning_changes(step: KernelStep, varied: Varied) -> PointTurningChanges:
     """Those at the start of a step, which are not looked for where no contact turns."""
     ops, problem, path = step.ops, step.problem, step.path
     n, widths = len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
     if not n:
         with_q, with_v, given = (ops.zeros(0, width) for width in widths)
-        return TurningChanges(with_q, with_v, given, [])
+        return PointTurningChanges(with_q, with_v, given, [])
     total, twists = sum(widths), path.twists(problem)
 
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
@@ -389,7 +389,7 @@ def turning_changes(step: KernelStep, varied: Varied) -> TurningChanges:
     whole = from_rows(ops, made[n:], total)
     ends = [0, widths[0], widths[0] + widths[1], total]
     with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
-    return TurningChanges(with_q, with_v, given, made[:n])
+    return PointTurningChanges(with_q, with_v, given, made[:n])
 
 
 def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:

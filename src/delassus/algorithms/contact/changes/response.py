@@ -65,7 +65,7 @@ too, and costs no accuracy.
 """
 
 
-class Response:
+class ModeResponse:
     """How velocities answer changes of momentum and of rows, contacts and joints in the modes of a solved problem.
 
     ``rows`` are those of points; ``Phi`` (nv × nv) and ``N`` (nv × m). ``is_unique`` is 0 where these are one of many.
@@ -156,7 +156,7 @@ class Response:
         B = B if self._units is None else self._units @ B
         return -(ops.transpose(ops.take(J, self.rows, None)) @ (B @ (diagonal(ops, parts) @ floors)))
 
-    def is_unique_with(self, bounces: Sequence[Scalar], compression: Response | None, J: Matrix) -> Scalar:
+    def is_unique_with(self, bounces: Sequence[Scalar], compression: ModeResponse | None, J: Matrix) -> Scalar:
         """1 where velocities are unique, also after a decompression that gives back parts (n) of impulses."""
         ops, is_unique = self._ops, self.is_unique
         for normals, any_way, whole in [] if compression is None else compression.any_normals:

@@ -19,14 +19,14 @@ from delassus.algorithms.contact.changes.impacts import TIME, ImpactPart
 from delassus.algorithms.contact.changes.points import (
     LATER_PATH,
     PATH,
+    PointTurningChanges,
     PositionChanges,
-    TurningChanges,
     momentum_of_lines,
     position_changes,
     turning_changes,
 )
 from delassus.algorithms.contact.changes.products import Products, over_masses
-from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.changes.response import ModeResponse
 from delassus.algorithms.contact.changes.varied import Varied
 from delassus.algorithms.contact.impacts import nearest_of_impact
 from delassus.algorithms.contact.law import part_beyond
@@ -44,7 +44,7 @@ from delassus.spatial.motion import column, diagonal, entries_by_row, from_entri
 from delassus.spatial.ops import Matrix, Scalar
 
 
-class StepChanges(ImpactPart):
+class KernelStepChanges(ImpactPart):
     """Derivatives of a step that has been solved.
 
     ``controls`` are changes of joint forces with positions and velocities (`control_rates`), after an impact and before
@@ -61,7 +61,7 @@ class StepChanges(ImpactPart):
         inputs: StepInputs,
         problem: Problem,
         varying: Mapping[str, int],
-        first: StepChanges | None = None,
+        first: KernelStepChanges | None = None,
     ) -> None:
         self._ops, self._step, self._found, self._controls = step.ops, step, found, controls
         self._first, self._places, self._dq = self if first is None else first, first is not None, None
@@ -72,13 +72,13 @@ class StepChanges(ImpactPart):
             self._in_step = self._M + step.springs.matrices()[0]
         self._of_points, nv = step.smoothing_of_points(found.impact), step.tree.nv
         late = None if found.impact is None else found.impact.late
-        self._last = Response(step, found.solved, step.smoothing, self._of_points, late)
+        self._last = ModeResponse(step, found.solved, step.smoothing, self._of_points, late)
         self._are_unique = self._last.is_unique
         self._varying, parameters = varying, [(name, k) for name, size in varying.items() for k in range(size)]
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         moving = [x for own in self._motion.v for x in column(self._ops, own)]
         self._varied = Varied(step, inputs, problem, moving, parameters)
-        self._turned: TurningChanges = turning_changes(step, self._varied) if first is None else first._turned
+        self._turned: PointTurningChanges = turning_changes(step, self._varied) if first is None else first._turned
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
@@ -337,7 +337,7 @@ class StepChanges(ImpactPart):
     # -- contacts and joints -------------------------------------------------------------------------------------------
 
     def _answer(
-        self, response: Response, rho: Matrix, sigma: Matrix, M: Matrix, late: Matrix | None = None
+        self, response: ModeResponse, rho: Matrix, sigma: Matrix, M: Matrix, late: Matrix | None = None
     ) -> tuple[Matrix, Matrix]:
         """Changes of velocities (nv × k), those of joints that are held too, and of normal impulses (n × k).
 
@@ -459,22 +459,22 @@ def step_changes(
     step: KernelStep, found: StepSolution, controls: Sequence[tuple[Matrix, Matrix]], inputs: StepInputs, varied: Any,
     varying: Mapping[str, int],
 ) -> tuple[dict[str, Matrix], Matrix]:  # fmt: skip
-    """Changes by `StepChanges.all` and distance of a step, with numbers of the call that are ``varied``.
+    """Changes by `KernelStepChanges.all` and distance of a step, with numbers of the call that are ``varied``.
 
     Where an impact places bodies they are dense, and take several times as long: a pass that is left out elsewhere.
     """
     ops, place = step.ops, found.place(step)
 
     def changes(places: Mapping[str, KernelStep], found: StepSolution) -> tuple[dict[str, Matrix], Matrix]:
-        made: StepChanges | None = None
+        made: KernelStepChanges | None = None
         of_paths = dict.fromkeys(places, step.tree.nv) if step.problem.path is not None else {}
         for name, at in places.items():
             problem = at.problem.held(cast(DualOps, varied.ops), varied.values)
             if at.problem.path is not None:
                 v = [Dual(x, {(name, k): 1.0}) for k, x in enumerate(at.v)]
                 problem.follow(at.problem.path._replace(motion=inputs.motion(v, problem), h=inputs.h))
-            made = StepChanges(at, found, controls, inputs, problem, {**varying, **of_paths}, made)
-        out, distance = cast(StepChanges, made).all(), cast(StepChanges, made).distance()
+            made = KernelStepChanges(at, found, controls, inputs, problem, {**varying, **of_paths}, made)
+        out, distance = cast(KernelStepChanges, made).all(), cast(KernelStepChanges, made).distance()
         if of_paths:
             out["v"] = out["v"] + out[PATH]
         return {name: out[name] for name in ("q", "v", *varying)}, distance

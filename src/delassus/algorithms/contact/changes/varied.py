@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
-from delassus.algorithms.contact.changes.response import Response
+from delassus.algorithms.contact.changes.response import ModeResponse
 from delassus.algorithms.contact.modes import Mode
 from delassus.algorithms.contact.solution import StepInputs, patches_of, points_of
 from delassus.algorithms.contact.step import KernelStep
@@ -50,7 +50,7 @@ class Varied:
         """Changes of numbers (n) with parameters (n × k)."""
         return self.ops.rates(numbers, self.parameters)
 
-    def impulses(self, response: Response, p: Sequence[Scalar]) -> list[Any]:
+    def impulses(self, response: ModeResponse, p: Sequence[Scalar]) -> list[Any]:
         """Impulses of rows (m), with what friction coefficients and time steps change of those that slide."""
         out, rows = list[Any](p), iter(self._step.others)
         shares = list[tuple[Scalar, Scalar]]()

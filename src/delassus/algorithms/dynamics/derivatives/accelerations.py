@@ -31,10 +31,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.dynamics.derivatives.rates import Body, Rates
+from delassus.algorithms.dynamics.derivatives.rates import CompositeBody, Rates
 from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.inverse_dynamics import orthogonalised
 from delassus.model.tree import WORLD
@@ -61,7 +61,7 @@ class Direction(NamedTuple):
     """
 
     problem: DynamicsProblem
-    solution: Solution
+    solution: DynamicsSolution
     changed: DynamicsProblem | None
     with_velocity: bool
 
@@ -91,12 +91,12 @@ class Dependence:
     missed: Matrix | None
 
 
-Resolve = Callable[[DynamicsProblem, Solution, Matrix], tuple[Solution, Matrix, Dependence | None]]
+Resolve = Callable[[DynamicsProblem, DynamicsSolution, Matrix], tuple[DynamicsSolution, Matrix, Dependence | None]]
 """Checks a solution, and the inverse of ``G + R``. Where hard rows depend on one another, that of the result gives
 forces of least norm, and takes no part of what no force gives."""
 
 
-class Response:
+class AccelerationResponse:
     """How accelerations and forces answer changes of joint forces, and of what rows ask for.
 
     Attributes
@@ -177,16 +177,16 @@ class Response:
 class Derivatives:
     """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, and the response of its robot."""
 
-    solution: Solution
+    solution: DynamicsSolution
     changes: dict[str, Matrix]
     directions: list[Direction]
-    response: Response
+    response: AccelerationResponse
 
 
 def derivatives(
     motion: DynamicsProblem,
     resolve: Resolve,
-    response: Response | None = None,
+    response: AccelerationResponse | None = None,
     further: tuple[Matrix, Matrix] | None = None,
     is_dependent: bool = False,
 ) -> Derivatives:
@@ -206,13 +206,13 @@ def derivatives(
     elif m:
         factor = ops.factor(problem.relaxed(G))
         forces, inverse = factor.solve(system.row_deficit), factor.inverse()
-    found = Solution(system.accelerations(forces), forces, G)
+    found = DynamicsSolution(system.accelerations(forces), forces, G)
     solution, inverse, dependence = resolve(motion, found, inverse)
     dependence = known if dependence is None else dependence
     qdd, forces = solution.qdd, solution.forces
     rates = Rates(motion, _by_joint(motion, qdd))
     f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
-    response = Response(motion, system, inverse) if response is None else response
+    response = AccelerationResponse(motion, system, inverse) if response is None else response
 
     # positions and velocities, side by side; a robot at rest has no changes of ∂r with velocities
     of_rows, still = [row_changes(motion, rates, k, part) for k, part in enumerate(f)], motion.velocity is None
@@ -343,7 +343,7 @@ def _directions(motion: DynamicsProblem, systems: Iterable[tuple[Matrix, Matrix,
         for start in range(0, ops.shape(parts[0])[1], nv or 1):
             z = ops.constant([[signs.choice((-1.0, 1.0))] for _ in range(nv)])
             b, k, dqdd, df = (ops.take(a, None, range(start, start + nv)) @ z for a in parts)
-            out.append(Direction(motion.at_rest(b, k), Solution(dqdd, df), *next(changes)))
+            out.append(Direction(motion.at_rest(b, k), DynamicsSolution(dqdd, df), *next(changes)))
     return out
 
 
@@ -458,11 +458,11 @@ def _along_joints(rates: Rates, wrenches: dict[int, Matrix]) -> Matrix:
 
 def _of_joint(ops: Ops, S: Matrix, psi: Matrix, xi: Matrix, phi: Matrix, F: Matrix, *body: Matrix) -> list[Matrix]:
     """What lies beyond a joint: changes of its force and of the joint's own, and ``sᵀ I`` and ``sᵀ B``."""
-    I, other, St = Body(*body[:5]), body[5:], ops.transpose(S)
+    I, other, St = CompositeBody(*body[:5]), body[5:], ops.transpose(S)
     own, with_v = I.times(ops, xi) + I.rate_times(ops, psi), I.rate_times(ops, S) + I.times(ops, phi)
     SI, SB = ops.transpose(I.times(ops, S)), [ops.transpose(I.rate_transposed_times(ops, S))]
     if other:
-        B = Body(*body[:3], *other[1:])
+        B = CompositeBody(*body[:3], *other[1:])
         own, SB = own + B.rate_times(ops, other[0]), [*SB, ops.transpose(B.rate_transposed_times(ops, S))]
     return [own + force_matrix(ops, F) @ S, with_v, St @ own, St @ with_v, SI, *SB]
 

@@ -45,7 +45,7 @@ from delassus.spatial.transform import Pose, compose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Body:
+class CompositeBody:
     """Mass, first moment (3 × 1), second moments (3 × 3), and ``h`` (3 × 1) and ``B_r`` (3 × 3), of links together."""
 
     m: Matrix
@@ -58,10 +58,10 @@ class Body:
         """All quantities of the body, in the order of its fields."""
         return self.m, self.h, self.C, self.momentum, self.rate
 
-    def plus(self, ops: Ops, other: Body) -> Body:
+    def plus(self, ops: Ops, other: CompositeBody) -> CompositeBody:
         """The two bodies rigidly together: their quantities add up."""
         m, h, C = self.m + other.m, self.h + other.h, ops.sym_add(self.C, other.C)
-        return Body(m, h, C, self.momentum + other.momentum, self.rate + other.rate)
+        return CompositeBody(m, h, C, self.momentum + other.momentum, self.rate + other.rate)
 
     def times(self, ops: Ops, s: Matrix) -> Matrix:
         """``I s`` of motions as columns."""
@@ -107,7 +107,7 @@ class Rates:
     def __init__(self, motion: DynamicsProblem, qdd: list[Matrix], is_given: bool = False) -> None:
         ops, tree = motion.ops, motion.tree
         self.motion = motion
-        self.crossed: tuple[list[Matrix], list[Body]] | None = None
+        self.crossed: tuple[list[Matrix], list[CompositeBody]] | None = None
         self.root = 0 if tree.is_floating and tree.parents.count(WORLD) == 1 else WORLD
         self.gravity = motion.gravity if self.root == WORLD else motion.gravity_in(self.root)
         a0 = ops.put(-self.gravity, (6, 1), LINEAR, (0,))
@@ -179,11 +179,11 @@ class Rates:
         return assembled(self.motion.ops, [6], [joint.nv for joint in tree.joints], moving)
 
     @cached_property
-    def bodies(self) -> list[Body]:
+    def bodies(self) -> list[CompositeBody]:
         """Each link alone."""
         ops, H = self.motion.ops, self.motion.problem.inertias
         rows = [(*pose, inertia, V) for pose, inertia, V in zip(self.poses, H, self.V, strict=True)]
-        return [Body(*parts) for parts in ops.map(self._body, rows)]
+        return [CompositeBody(*parts) for parts in ops.map(self._body, rows)]
 
     def _body(self, R: Matrix, p: Matrix, H: Matrix, V: Matrix) -> Sequence[Matrix]:
         """Parts of the body of a link."""
@@ -207,19 +207,19 @@ class Rates:
         rate = wC + ops.transpose(wC) - (vh + ops.transpose(vh)) - cross_matrix(ops, hx @ v + C @ w)
         return v @ m - hx @ w, rate
 
-    def compensated(self, i: int) -> Body:
+    def compensated(self, i: int) -> CompositeBody:
         """Mass of link i whose weight is compensated, as a body at rest without second moments."""
         ops, (R, p) = self.motion.ops, self.poses[i]
         mass, h = self.motion.compensated.get(i, (0.0, ops.zeros(3, 1)))
         m = ops.constant([[mass]])
-        return Body(m, R @ h + p @ m, ops.zeros(3, 3), ops.zeros(3, 1), ops.zeros(3, 3))
+        return CompositeBody(m, R @ h + p @ m, ops.zeros(3, 3), ops.zeros(3, 1), ops.zeros(3, 3))
 
-    def forces(self, bodies: Sequence[Body]) -> list[Matrix]:
+    def forces(self, bodies: Sequence[CompositeBody]) -> list[Matrix]:
         """``I a + V ×* I V`` of each link, less its external wrench and the compensation of its weight."""
         ops = self.motion.ops
 
         def of_motion(V: Matrix, a: Matrix, *parts: Matrix) -> list[Matrix]:
-            body = Body(*parts)
+            body = CompositeBody(*parts)
             return [body.times(ops, a) - ops.transpose(motion_matrix(ops, V)) @ body.times(ops, V)]
 
         rows = [(V, a, *body.parts()) for V, a, body in zip(self.V, self.a, bodies, strict=True)]
@@ -273,13 +273,13 @@ class CrossedRates(Rates):
         self._leave_out_root(is_given=False)
 
     @cached_property
-    def bodies(self) -> list[Body]:
+    def bodies(self) -> list[CompositeBody]:
         """Each link alone, with ``h`` and ``B_r`` of ``y``."""
         rows = [(*body.parts()[:3], Y) for body, Y in zip(self._of.bodies, self.V, strict=True)]
         found = self.motion.ops.map(self._turning, rows)
-        return [Body(*row[:3], *parts) for row, parts in zip(rows, found, strict=True)]
+        return [CompositeBody(*row[:3], *parts) for row, parts in zip(rows, found, strict=True)]
 
-    def forces(self, bodies: Sequence[Body]) -> list[Matrix]:
+    def forces(self, bodies: Sequence[CompositeBody]) -> list[Matrix]:
         """``I a + V ×* I Y + Y ×* I V`` of each link."""
         ops = self.motion.ops
 

@@ -19,7 +19,7 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import At
-from delassus.constraints.constraint import Configuration, Motion
+from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
@@ -65,7 +65,7 @@ class Displaced(At):
     def __init__(self, rates: Rates, index: int) -> None:
         base, self.dual, self.tree, self._rates = rates.motion, DualOps(rates.motion.ops), rates.motion.tree, rates
         self.ops: Ops = self.dual
-        At.__init__(self, cast(Configuration, self), index, cast(Motion, self))
+        At.__init__(self, cast(Configuration, self), index, cast(RobotMotion, self))
         lifted, c, goal = self.dual.lifted, base.problem.constraints[index], base.goals[index]
         self._links, self._at = c.carriers(self.tree), At(base.problem, index)
         names = [a.name for a in c.arguments(index) if len(a.shape) == 2]

@@ -36,7 +36,14 @@ from delassus.algorithms.dynamics.popov_vereshchagin.parts import (
     labels_of,
     link_labels,
 )
-from delassus.algorithms.dynamics.popov_vereshchagin.steps import JOINT, Acceleration, Forces, Label, State, Step
+from delassus.algorithms.dynamics.popov_vereshchagin.steps import (
+    JOINT,
+    Acceleration,
+    BackSubstitution,
+    Forces,
+    Label,
+    Step,
+)
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
@@ -234,7 +241,7 @@ def transform_and_drift(motion: DynamicsProblem, i: int) -> tuple[Any, Matrix]:
 def back_substitution(motion: DynamicsProblem, links: Mapping[int, LinkElimination]) -> tuple[Matrix, Matrix]:
     """``q̈`` (nv × 1) and constraint forces (m × 1) from the eliminations of the links and the world, the last first."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
-    state, qdd = State(ops, motion.a0), dict[int, Matrix]()
+    state, qdd = BackSubstitution(ops, motion.a0), dict[int, Matrix]()
     for step in reversed(links[WORLD].steps):
         step(state)
 

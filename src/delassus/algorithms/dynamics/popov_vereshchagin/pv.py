@@ -9,7 +9,7 @@ Root → leaves: back substitution, the paper's roll-out.
 Cost O(n + m d + m) with eq. 49 if each branch has one end-effector, else O(n + m² d + m³). Source: [LQR] algorithm 1.
 
 Deviations: the two ends of a loop share their forces, and add where they meet. Blocks of ``L`` can be singular at some
-states where ``G`` is not (a stretched limb): ``Solution.pivot`` is small there.
+states where ``G`` is not (a stretched limb): ``DynamicsSolution.pivot`` is small there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from delassus.algorithms.dynamics.popov_vereshchagin.parts import (
     take_parts,
     waiting_parts,
 )
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 
 BASE = 0
 
 
-def pv(motion: DynamicsProblem) -> Solution:
+def pv(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations, forces, and where they are found at the world ``G`` (eq. 48)."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     constraints = range(len(problem.constraints))
@@ -63,4 +63,4 @@ def pv(motion: DynamicsProblem) -> Solution:
     world.eliminate_forces([label for label in forces if label in world.labels])
 
     qdd, f = back_substitution(motion, links)
-    return Solution(qdd, f, G)
+    return DynamicsSolution(qdd, f, G)

@@ -40,14 +40,14 @@ from delassus.algorithms.dynamics.popov_vereshchagin.parts import (
     take_parts,
     waiting_parts,
 )
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Scalar
 
 
-def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> Solution:
+def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> DynamicsSolution:
     """Accelerations and constraint forces, of hard and soft constraints. Where some are soft, hard ones cannot be off.
 
     Forces that wait do so until they move something by more than ``least`` (m) if that is given, by row.
@@ -82,7 +82,7 @@ def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> Solution:
     for scaled, factors in scales.items():
         rows = problem.rows[scaled]
         f[rows] = [factor * x for factor, x in zip(factors, f[rows], strict=True)]
-    return Solution(qdd, from_entries(ops, f) if scales else forces)
+    return DynamicsSolution(qdd, from_entries(ops, f) if scales else forces)
 
 
 def row_kinds(

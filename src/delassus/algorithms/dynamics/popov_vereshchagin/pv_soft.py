@@ -14,11 +14,11 @@ from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.dynamics.aba import driving_forces, forward_pass
 from delassus.algorithms.dynamics.constraint_acceleration import right_hand_sides
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
-from delassus.algorithms.dynamics.solution import Solution
+from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 
 
-def pv_soft(motion: DynamicsProblem) -> Solution:
+def pv_soft(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations and forces, every constraint being soft."""
     ops, problem, constraints = motion.ops, motion.problem, range(len(motion.problem.constraints))
     ends = {end.constraint: end for end in problem.end_effectors}
@@ -40,4 +40,4 @@ def pv_soft(motion: DynamicsProblem) -> Solution:
 
     # forces: R⁻¹ (k − K a)
     f = [R[c].solve(k[c] - ends[c].K @ a[ends[c].link]) for c in constraints]
-    return Solution(motion.stacked(qdd), motion.stacked(f))
+    return DynamicsSolution(motion.stacked(qdd), motion.stacked(f))

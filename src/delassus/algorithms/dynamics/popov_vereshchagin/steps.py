@@ -18,7 +18,7 @@ JOINT, LINK = -1, -2
 """In the place of a constraint: the label is of an acceleration."""
 
 
-class State:
+class BackSubstitution:
     """Known quantities of back substitution: accelerations (6 × 1) of links; forces (1 × 1) and others by label."""
 
     def __init__(self, ops: Ops, a: Matrix) -> None:
@@ -43,7 +43,7 @@ class State:
         self.forces |= {label: self.ops.take(f, (k,), None) for k, label in enumerate(labels)}
 
 
-Step = Callable[[State], None]
+Step = Callable[[BackSubstitution], None]
 """Record of an elimination: called by back substitution, it finds what has been eliminated."""
 
 
@@ -60,10 +60,10 @@ class Acceleration:
     labels: tuple[Label, ...]
     W: Matrix
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         self.set(state, self.W @ state.z(self.labels))
 
-    def set(self, state: State, x: Matrix) -> None:
+    def set(self, state: BackSubstitution, x: Matrix) -> None:
         """Set the acceleration (1 × 1)."""
         ops, s = state.ops, self.axis
         if self.joint is not None:
@@ -84,7 +84,7 @@ class HeldAcceleration(Acceleration):
     e: Matrix
     over_K: Matrix
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         z = state.z(self.labels)
         left = state.ops.transpose(self.b) @ z
         x = self.W @ z + self.e @ left
@@ -102,7 +102,7 @@ class SoftlyHeldAcceleration(Acceleration):
     k: Matrix
     y: Matrix
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         z = state.z(self.labels)
         missed, left = self.W @ z, state.ops.transpose(self.b) @ z
         state.forces[self.row] = -(self.y @ missed + self.k @ left)
@@ -118,7 +118,7 @@ class Forces:
     B: Matrix
     L: SymmetricFactor | None = None
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         right = self.B @ state.z(self.labels)
         state.put(self.forces, right if self.L is None else self.L.solve(right))
 
@@ -130,7 +130,7 @@ class Combined:
     labels: tuple[Label, ...]
     T: Matrix
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         state.put(self.labels, state.ops.transpose(self.T) @ state.of(self.labels))
 
 
@@ -142,7 +142,7 @@ class Reflected:
     unit: Sequence[Scalar]
     w: Sequence[Scalar]
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         ops, unit = state.ops, self.unit
         f = [ops.entries(state.forces[label])[0][0] for label in self.labels]
         sums = [unit[0] * f[0], f[0]]
@@ -162,7 +162,7 @@ class Rewritten:
     X: Any
     right: Matrix
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: BackSubstitution) -> None:
         ops = state.ops
         g = ops.transpose(self.N) @ state.of(self.labels)
         g = g if self.X is None else exchanged(ops, self.X.motions_to_child(exchanged(ops, g)))

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from delassus.compiler.passes.allocate import Act, allocate
-from delassus.compiler.program.batched_calls import Rows, c_table
+from delassus.compiler.program.batched_calls import CallRows, c_table
 from delassus.compiler.program.program import Program, Result, Stage
 from delassus.compiler.targets.c.casadi import ABOUT, DEFINITIONS, Interface, functions
 from delassus.compiler.targets.c.functions import FUSED, HEAD, NEGATED, definitions
@@ -252,7 +252,7 @@ class _Section:
         self.name, self.scalar, self.inputs, self.times = name, scalar, inputs, stage.times
         self.unless = None if stage.unless is None else inputs[stage.unless]
         self.nodes, self.numbers, outputs = graph.nodes(), graph.value.tolist(), graph.flat_outputs()
-        self.rows = Rows(stage) if stage.calls else None
+        self.rows = CallRows(stage) if stage.calls else None
         goals = [inputs[target] for target in stage.targets]
         if self.rows is not None:
             columns = [self.rows.c_place(k) for k in range(len(self.rows.places))]

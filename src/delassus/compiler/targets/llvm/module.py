@@ -25,7 +25,7 @@ from delassus.compiler.program.batched_calls import SIMD_LANES
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
-from delassus.compiler.targets.llvm.parts import ATTRIBUTES, Code, Section, Workspace, define
+from delassus.compiler.targets.llvm.parts import ATTRIBUTES, RowCode, Section, WorkspaceCode, define
 from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
 from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
 from delassus.spatial.trace.operations import Op
@@ -55,7 +55,7 @@ def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_f
     return "\n\n".join([*sorted(code.declarations), *functions]) + "\n"
 
 
-class _One(Code):
+class _One(RowCode):
     """Code for one state: sines and cosines of ``angles`` come first, `SIMD_LANES` at once, into the workspace.
 
     ``sines`` is where the sine of an argument is there; its cosine is `SIMD_LANES` behind it.
@@ -219,7 +219,7 @@ def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, 
     return runs
 
 
-class _Block(Workspace):
+class _Block(WorkspaceCode):
     name, start = "block", "%w0"
 
     def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:

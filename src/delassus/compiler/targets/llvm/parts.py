@@ -8,7 +8,7 @@ from typing import Any
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
-from delassus.compiler.program.batched_calls import Rows, as_scalars, as_vectors
+from delassus.compiler.program.batched_calls import CallRows, as_scalars, as_vectors
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, signature
 from delassus.compiler.targets.llvm.operations import Operations
@@ -43,7 +43,7 @@ class Section:
     def __init__(self, name: str, stage: Stage, registers: int, is_one_state: bool, length: int = PART) -> None:
         self.name, self.targets, self.times, self.apart = name, stage.targets, stage.times, stage.is_loop
         self.unless = stage.unless
-        self.rows: Rows | None = None
+        self.rows: CallRows | None = None
         self.lanes, graph = 1, stage.graph
         if stage.calls:
             self.rows, body = (as_vectors if is_one_state else as_scalars)(stage)
@@ -62,7 +62,7 @@ class Section:
         return self.nodes[x][1] if is_known else None
 
 
-class Code:
+class RowCode:
     """A function from rows to rows and the parts that it calls.
 
     The workspace holds values that cross from stage to stage, those that a pass of a loop keeps apart, and slots. It
@@ -284,7 +284,7 @@ class Code:
         raise NotImplementedError
 
 
-class Workspace(Code):
+class WorkspaceCode(RowCode):
     """Code whose workspace holds the inputs and the results as well, each number of them that is computed once."""
 
     def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:

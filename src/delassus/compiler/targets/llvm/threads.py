@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from delassus.compiler.program.program import Program, Stage
 from delassus.compiler.targets.llvm.loops import pointers, sizes
-from delassus.compiler.targets.llvm.parts import Section, Workspace, define
+from delassus.compiler.targets.llvm.parts import Section, WorkspaceCode, define
 from delassus.compiler.targets.llvm.rows import tiles_of
 from delassus.compiler.targets.llvm.text import LlvmText, llvm_table
 from delassus.spatial.trace.operations import Op
@@ -62,7 +62,7 @@ def threads_module(program: Program, scalar: str) -> str:
     return "\n\n".join([*sorted(code.declarations), *functions]) + "\n"
 
 
-class Threads(Workspace):
+class Threads(WorkspaceCode):
     """Code for one state a thread."""
 
     name, row_given = "thread", "%row.given"

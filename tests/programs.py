@@ -20,9 +20,9 @@ from internals import (
     LEAVES,
     OSIM_ALGORITHMS,
     Argument,
-    Code,
     Evaluated,
     Graph,
+    ObjectCode,
     Op,
     Program,
     Result,
@@ -122,7 +122,7 @@ def reference(program, *arguments):
 
 def loaded(text, level=1):
     """Machine code of assembly for this processor, ready to be called."""
-    return Code(object_code(text, level=level))
+    return ObjectCode(object_code(text, level=level))
 
 
 def object_for(text, level=1, **processor):

@@ -34,7 +34,7 @@ DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
 
 HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
-Solution, TERMS = bound_request.Solution, bound_request.relative_error.__globals__["Terms"]
+Solution, TERMS = bound_request.DynamicsSolution, bound_request.relative_error.__globals__["Terms"]
 
 
 ROBOTS = {

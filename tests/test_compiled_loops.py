@@ -20,7 +20,7 @@ import pytest
 import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace
 from internals import SOLVERS, call_at, compiled, inlined, runtime_loops
-from programs import Code, elf, host, llvm_module, object_for, undefined
+from programs import ObjectCode, elf, host, llvm_module, object_for, undefined
 from test_c import ARM, FOR_ARM
 from test_evaluator import falling
 
@@ -360,8 +360,8 @@ def test_loops_call_only_memory_of_c(processor, monkeypatch) -> None:  # type: i
 @pytest.mark.slow
 def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: ignore[no-untyped-def]
     """All machine code of their steps by each solver of impulses: kernels and loops."""
-    payloads, load = list[bytes](), Code.__init__
-    monkeypatch.setattr(Code, "__init__", lambda self, payload: (payloads.append(payload), load(self, payload))[1])
+    payloads, load = list[bytes](), ObjectCode.__init__
+    monkeypatch.setattr(ObjectCode, "__init__", lambda self, payload: (payloads.append(payload), load(self, payload))[1])
     for loop in [x for x in gc.get_objects() if isinstance(x, runtime_loops.Compiled)]:
         monkeypatch.setattr(loop, "_made", {})
     for formulation, solver in ((None, None), *(("os", solver) for solver in SOLVERS)):

@@ -360,16 +360,16 @@ def test_loops_call_only_memory_of_c(processor, monkeypatch) -> None:  # type: i
 @pytest.mark.slow
 def test_scenes_call_only_memory_of_c(monkeypatch, one_lane) -> None:  # type: ignore[no-untyped-def]
     """All machine code of their steps by each solver of impulses: kernels and loops."""
-    payloads, load = list[bytes](), ObjectCode.__init__
-    monkeypatch.setattr(ObjectCode, "__init__", lambda self, payload: (payloads.append(payload), load(self, payload))[1])
+    made, load = list[bytes](), ObjectCode.__init__
+    monkeypatch.setattr(ObjectCode, "__init__", lambda self, payload: (made.append(payload), load(self, payload))[1])
     for loop in [x for x in gc.get_objects() if isinstance(x, runtime_loops.Compiled)]:
         monkeypatch.setattr(loop, "_made", {})
     for formulation, solver in ((None, None), *(("os", solver) for solver in SOLVERS)):
         sim = falling(formulation=formulation, solver=solver)
         sim.run(0.4)
         assert np.isfinite(sim.q).all()
-    found = {name for payload in payloads for name in undefined(payload)}
-    assert len(payloads) > 2 * len(SOLVERS) and found <= LIBRARY
+    found = {name for code in made for name in undefined(code)}
+    assert len(made) > 2 * len(SOLVERS) and found <= LIBRARY
 
 
 DRIVER = """

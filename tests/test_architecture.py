@@ -352,8 +352,8 @@ SHARED = {"delassus.errors", "delassus.model.check"}
 """What messages are made with, and checks of arguments."""
 
 NOT_PUBLIC = {
-    "delassus.compiler.jit.compile.compiled", "delassus.model.description.RawJoint",
-    "delassus.model.description.RawLink", "delassus.model.edit.build.build_tree",
+    "delassus.compiler.jit.compile.compiled", "delassus.constraints.contact.contacts_of",
+    "delassus.model.description.RawJoint", "delassus.model.description.RawLink", "delassus.model.edit.build.build_tree",
     "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape", "delassus.model.tree.WORLD",
     "delassus.model.tree.total_mass", "delassus.simulate.simulator.Controller", "delassus.spatial.joint_kinds.BALL",
     "delassus.spatial.joint_kinds.REVOLUTE", "delassus.spatial.numpy_ops.NUMPY", "delassus.spatial.numpy_ops.stacked",

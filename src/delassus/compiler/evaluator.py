@@ -439,11 +439,10 @@ _KEPT: list[ObjectCode] = []
 @cache
 def _copies(dtype: str, this: Host) -> tuple[bytes, list[tuple[ObjectCode, int]]]:
     """Object code of the machine for numbers of a type; and places that are free in copies of it, with the copy."""
-    scalar = "double" if dtype == "float64" else "float"
+    asked = "double" if dtype == "float64" else "float", this.lanes(dtype), this.has_fma
     processor = f"{this.triple} {this.cpu} {this.features}"
-    key = disk.cache_key(evaluator=dtype, processor=processor, versions=f"{versions()} {disk.sources()}")
-    what = f"the evaluator of programs in {dtype}"
-    return disk.fetch(key, lambda: object_code(machine(scalar, this.lanes(dtype), this.has_fma)), what), []
+    key = disk.cache_key(evaluator=repr(asked), processor=processor, versions=f"{versions()} {disk.sources()}")
+    return disk.fetch(key, lambda: object_code(machine(*asked)), f"the evaluator of programs in {dtype}"), []
 
 
 class Evaluated:

@@ -25,6 +25,7 @@ from delassus.contact.sparse.factor import BlockGraph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
+    STATUS,
     BlockStates,
     Bounces,
     Contacts,
@@ -380,6 +381,7 @@ class BlockSteps:
             except GeneratorExit:
                 return
             except BaseException as error:
+                self.data.progress.step[STATUS] = NO_ANSWER  # what came late, too: the answer may stand there by then
                 self._raised.append(error)
 
     def _refuse(self) -> NoReturn:

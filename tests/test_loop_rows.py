@@ -174,6 +174,7 @@ def test_points_that_gape_keep_the_motion():
         assert np.abs(v_next - v).max() < 10.0 * (TIME_STEP + gap) * np.square(v).max()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ["Point", "twice", "several"])
 def test_stages_of_runge_kutta_keep_the_momentum(name):
     """Loops are open by a little there, and rows that nothing moves stay such."""

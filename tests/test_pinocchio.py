@@ -254,7 +254,7 @@ def test_closures_that_name_joints():
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating", "floating", "fixed")), strict=False)]
 )

@@ -70,6 +70,7 @@ print("All methods agree.")
 """What other Pythons run in place of the demo, which compiles for ten seconds."""
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_core_alone_runs(version: str, wheel: Path, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_a_cradle_is_struck_as_one_or_ball_by_ball(n: int, strikers: int) -> Non
         assert set(sim.statuses) <= set(SOLVED)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("towering", "gap"), [(True, 0.0), (True, 0.01), (False, 0.0), (False, 1e-4)])

@@ -255,6 +255,7 @@ def methods_of(name, root, make):
     return [*in_turns(at), *(["auto"] if planned else [])]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name, root, make", [
     (name, root, make) for name in ROBOTS for root in ROOTS for make in SETS
     if (root == "floating" or make in ON_FIXED_ROOTS) and (ROBOTS.index(name) + SETS.index(make)) % 4 == 0

@@ -470,9 +470,10 @@ def test_every_method_is_here():
 
 
 @pytest.mark.parametrize("function", [ds.bias_force, ds.forward_dynamics])
-def test_direct_calls_are_linear_in_the_number_of_links(function):
+def test_direct_calls_are_linear_in_the_number_of_links(monkeypatch, tmp_path, function):
     """Calls of functions, of Python and of NumPy: as many for each link that a chain has more."""
     counts = []
+    monkeypatch.setenv("DELASSUS_CACHE", str(tmp_path))  # one of all tests is swept now and then, file by file
     for n in (13, 26, 52):  # chains of no other test: programs are kept
         arm, calls = ds.mechanisms.chain(n), []
         q, zero = arm.random(0), np.zeros(n)

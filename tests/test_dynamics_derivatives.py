@@ -145,7 +145,7 @@ def test_random_mechanisms_have_constraints():
     assert kept >= 14
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", joint_kinds.KINDS, ids=lambda kind: kind.name)
 def test_joint_kinds(kind):
@@ -187,7 +187,7 @@ def places(where):
     return tree, ((last, above) if where == "above one another" else (above, last)), m.rng
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "axes"),
@@ -615,7 +615,7 @@ def peer_model(pin, kind, rng):
     return random_model(rng, kinds, parents_of=[0, 1, 2, 3, 0, 5, 6, 7])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize(

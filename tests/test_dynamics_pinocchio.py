@@ -256,7 +256,7 @@ ONE_AXIS = {"RY", "RZ", "RUBX", "RUBZ", "PX", "PY"}
 KINDS = [kind for kind in SIMPLE if kind not in ONE_AXIS]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
@@ -298,7 +298,7 @@ def test_random_trees(seed):
         check_constrained(tree, model, [ds.Weld(a, b)], rng, methods=METHODS[3 - seed // 2 :: 4])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize(("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating")), strict=False)])
 def test_robots(name, root):
     rng = np.random.default_rng(zlib.crc32(f"{name} {root}".encode()))

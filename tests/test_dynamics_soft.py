@@ -208,6 +208,7 @@ CLOSED = f"""
 </equality><actuator><motor joint="slider" gear="2"/></actuator></mujoco>"""
 
 
+@pytest.mark.turns(3)
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
@@ -288,6 +289,7 @@ DEPENDENT = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "conflict"),

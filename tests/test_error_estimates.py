@@ -32,6 +32,7 @@ def some_rows(mechanism, rng):
     return [ds.Point(frames[0]), ds.Rows(frames[1], rng.normal(size=(1, 6)))]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "methods", "oracles", "options"),
@@ -324,7 +325,7 @@ def least_norm_of_each(tree, constraints, q, tau, flags):
     return qdd, f
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "can_be_off", "kinds"), [(1, False, KINDS), (2, True, KINDS), (3, True, KINDS), (8, False, STRAIGHT)]

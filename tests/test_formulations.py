@@ -660,6 +660,7 @@ def test_loops_that_contradict_one_another_are_reported():
         assert problem.solve(tolerance=TIGHT).status is SolverStatus.CONFLICTING, formulation
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [4, 5])
 def test_what_is_solved_at_open_loops_obeys_the_laws(n):

@@ -86,6 +86,7 @@ def test_kernel_with_flags_that_are_booleans(arms):
         kernel(q, v, e > 0.5, active)  # numbers that are no flags
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["semi-implicit", "rk4", "doubled rows"])
 def test_steps_that_begin_with_impacts(arms, integrator):

@@ -79,7 +79,7 @@ def test_every_delassus_method_against_the_textbook(seed):
         assert error(J @ inverse, np.eye(len(J))) < SOLUTION
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", (5, 9, 12, 17))
 def test_every_dynamics_method_against_the_textbook(seed):

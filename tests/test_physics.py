@@ -170,6 +170,7 @@ def test_a_resting_box_does_not_move() -> None:
     assert sim.impulses[:, 2].sum() == pytest.approx(2.0 * G * 1e-3, rel=1e-9)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_energy_does_not_grow_and_momentum_balances(solver: str) -> None:

@@ -136,6 +136,7 @@ def test_no_impact_gains_energy(solver: str) -> None:
             energy = sim.energy()[0]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("solver", "max_iterations"), [("newton", 1), ("newton", 3), ("nsgs", 2), ("pgs", 3)])
 def test_impulses_that_are_not_solved_for_are_safe(solver: str, max_iterations: int) -> None:

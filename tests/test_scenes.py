@@ -412,6 +412,7 @@ def test_configurations_of_srdf_files_are_free_of_collisions(tmp_path, states, t
     assert frozenset({"ball1", "ball3"}) in scene.ignore
 
 
+@pytest.mark.turns(3)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
 @pytest.mark.parametrize("name, n_named, n_more", [("solo12", 12, 4), ("hyq", 42, 4), ("talos", 459, 0)])

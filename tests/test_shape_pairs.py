@@ -318,7 +318,7 @@ SEED = 20261129
 """Of the poses."""
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 @pytest.mark.parametrize("kind", ["alike", "apart"])

@@ -75,6 +75,7 @@ def test_random_mechanisms(seed, root):
 DT = 0.02
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("straight", [False, True])
 @pytest.mark.parametrize("root", INNER, ids=lambda kind: kind.name)
 def test_armature(root, straight):

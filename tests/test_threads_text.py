@@ -81,7 +81,7 @@ def check_quantity(name, dtype, case):
     agree(program, [np.ascontiguousarray(values[a.name]) for a in program.arguments], seed=2)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["delassus", "dynamics", "dynamics_derivatives"])
 @pytest.mark.parametrize("tree", [ds.mechanisms.asimo(), ds.mechanisms.chain(14)], ids=["asimo", "chain"])

@@ -26,6 +26,7 @@ from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
 from delassus.compiler.passes.simplify import optimise
+from delassus.compiler.passes.values import without_calls
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
 from delassus.compiler.targets.c import module as c
 from delassus.compiler.targets.c.module import c_source, write_c
@@ -91,7 +92,7 @@ from delassus.spatial.rotations import (
     skew,
 )
 from delassus.spatial.trace import sincos
-from delassus.spatial.trace.batched_calls import CallingTraceOps, without_calls
+from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace
 from delassus.spatial.trace.operations import COMMUTATIVE, LEAVES, Op, arity

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.passes.scans import reachable
-from delassus.compiler.passes.values import meetings, values
-from delassus.spatial.trace.batched_calls import without_calls
+from delassus.compiler.passes.values import meetings, values, without_calls
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import Op
@@ -157,8 +156,10 @@ def by_pivots(
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:
     """Inputs (n, inputs) with those that loops set, which have the values of the generic state."""
-    of_loops = {a: ops.at[k] for k, (op, a, *_) in enumerate(graph.nodes()) if op == Op.INPUT and a >= x.shape[1]}
-    beyond = [of_loops.get(a, 0.0) for a in range(x.shape[1], max(of_loops, default=0) + 1)]
+    n = x.shape[1]
+    nodes = np.flatnonzero((graph.op == Op.INPUT) & (graph.a >= n))
+    beyond = np.zeros(int(graph.a[nodes].max(initial=n - 1)) + 1 - n)
+    beyond[graph.a[nodes] - n] = [ops.at[k] for k in nodes.tolist()]
     return np.concatenate([x, np.tile(beyond, (len(x), 1))], axis=1)
 
 
@@ -181,32 +182,33 @@ def _least_product(
 def _measured(
     graph: Graph, x: Array, pivots: Sequence[int], rounding: Callable[[float], float], known: float
 ) -> tuple[Mapping[int, Array], Array, NDArray[np.bool_]]:
-    """Values of outputs, the relative error of results at each state, and at which of them something is known.
+    """Values of the last outputs, the relative error of results at each state, and at which of them something is known.
 
     Nothing is known where a pivot is round-off: results may need none of the forces of rows that are dependent there.
     """
     n = len(x)
     random = np.random.default_rng(0)
     noise = np.array([np.append(np.ones(n), 1.0 + NOISE * random.uniform(-1.0, 1.0, n)) for _ in range(61)])
-    both = values(graph, np.concatenate([x, x]), noise, rounding)
+    *both, of_pivots = values(graph, np.concatenate([x, x]), noise, rounding)
     error, whole = np.zeros(n), None
-    for nodes in graph.outputs[:-1]:
-        if len(nodes):
-            found = np.stack([both[k] for k in nodes.tolist()])
+    for group, found in enumerate(both):
+        if len(found):
             size = np.max(np.abs(found[:, :n]), axis=0)
             with np.errstate(invalid="ignore"):  # numbers that overflow
                 apart = np.max(np.abs(found[:, n:] - found[:, :n]), axis=0)
                 own = np.where(apart > 0.0, apart / np.where(size > 0.0, size, 1.0), apart)
             if not np.all(own < KNOWN):
                 whole = values(graph, np.abs(x), of_sizes=True) if whole is None else whole
-                own[size < ZERO_FRACTION * np.minimum(np.max([whole[k] for k in nodes.tolist()], axis=0), 1.0)] = 0.0
+                own[size < ZERO_FRACTION * np.minimum(np.max(whole[group], axis=0), 1.0)] = 0.0
             error = np.maximum(error, own)
     regular = error < known
+    at_pivots = dict(zip(graph.outputs[-1].tolist(), of_pivots, strict=True))
     for k in pivots:
         if graph.op[k] != Op.CONSTANT:
+            at = at_pivots[k]
             with np.errstate(invalid="ignore"):  # pivots of constraints that are off
-                regular &= ~(np.abs(both[k][n:] - both[k][:n]) > KNOWN * np.abs(both[k][:n]))
-    return {k: v[:n] for k, v in both.items()}, error, regular
+                regular &= ~(np.abs(at[n:] - at[:n]) > KNOWN * np.abs(at[:n]))
+    return {k: at[:n] for k, at in at_pivots.items()}, error, regular
 
 
 def _size(found: Mapping[int, Array], node: int, squared: bool) -> Array:
@@ -252,7 +254,7 @@ def _powers(
     """The power of the square of the size of rows that each pivot grows with."""
     twice = x.copy()
     twice[:, rows] *= 2.0
-    found = values(graph, twice)
+    found = dict(zip(graph.outputs[-1].tolist(), values(graph, twice)[-1], strict=True))
     out = []
     for size, (_, node, squared, _) in zip(sizes, pivots, strict=True):
         with np.errstate(all="ignore"):
@@ -263,6 +265,6 @@ def _powers(
 
 def _square(ops: TraceOps, graph: Graph, rows: slice) -> Expression:
     """Mean square of the rows, of six entries, that some inputs are."""
-    own = [k for k, (op, a, *_) in enumerate(graph.nodes()) if op == Op.INPUT and rows.start <= a < rows.stop]
-    entries = [Expression(ops, k) for k in own]
+    own = np.flatnonzero((graph.op == Op.INPUT) & (rows.start <= graph.a) & (graph.a < rows.stop))
+    entries = [Expression(ops, k) for k in own.tolist()]
     return reduce(lambda total, x: total + x, [x * x for x in entries]) * (6.0 / len(entries))

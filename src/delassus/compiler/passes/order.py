@@ -14,22 +14,79 @@ from delassus.spatial.trace.trace_ops import ADD, COS, SIN
 N_KINDS = len(Op)
 
 
-@compiled
-def reach(nodes: Nodes, seen: Flags) -> None:
-    """Mark all that marked nodes depend on."""
-    for k in range(nodes.op.shape[0] - 1, -1, -1):  # operands stand before what uses them
-        if seen[k] and nodes.op[k] >= ADD:
-            seen[nodes.a[k]] = True
-            if nodes.b[k] >= 0:
-                seen[nodes.b[k]] = True
-            if nodes.c[k] >= 0:
-                seen[nodes.c[k]] = True
-
-
 @inlined
 def operand(nodes: Nodes, k: int, i: int) -> int:
     """Operand of an operation, −1 where there is none."""
     return int(nodes.a[k] if i == 0 else nodes.b[k] if i == 1 else nodes.c[k])
+
+
+@inlined
+def mark_operands(nodes: Nodes, seen: Flags, k: int) -> None:
+    """Mark the operands of a marked operation."""
+    if seen[k] and nodes.op[k] >= ADD:
+        for i in range(3):
+            if operand(nodes, k, i) >= 0:
+                seen[operand(nodes, k, i)] = True
+
+
+@compiled
+def reach(nodes: Nodes, seen: Flags, first: int, end: int) -> None:
+    """Mark what marked nodes from ``first`` to before ``end`` depend on."""
+    for k in range(end - 1, first - 1, -1):  # operands stand before what uses them
+        mark_operands(nodes, seen, k)
+
+
+@compiled
+def reach_among(nodes: Nodes, seen: Flags, some: Indices) -> None:
+    """Mark operands of marked nodes among some, which are in order."""
+    for at in range(some.shape[0] - 1, -1, -1):
+        mark_operands(nodes, seen, some[at])
+
+
+@compiled
+def spread(nodes: Nodes, seen: Flags, first: int, end: int) -> None:
+    """Mark the operations from ``first`` to before ``end`` that depend on marked nodes."""
+    for k in range(first, end):
+        if nodes.op[k] >= ADD:
+            for i in range(3):
+                x = operand(nodes, k, i)
+                if x >= 0 and seen[x]:
+                    seen[k] = True
+
+
+@compiled
+def enter_stages(nodes: Nodes, stage: Indices) -> None:
+    """Give each operation the first stage in which its operands are known; leaves have theirs."""
+    for k in range(nodes.op.shape[0]):
+        if nodes.op[k] >= ADD:
+            for i in range(3):
+                x = operand(nodes, k, i)
+                if x >= 0:
+                    stage[k] = max(stage[k], stage[x])
+
+
+UNREAD, SEVERAL = -2, -1
+"""In place of the pass that alone reads a value: there is none, there are several."""
+
+
+@compiled
+def sink(nodes: Nodes, needed: Flags, stage: Indices, reader: Indices, passes: Indices) -> None:
+    """Move what a single pass alone reads into it.
+
+    ``passes``, of each stage two numbers: the first stage of its pass, and whether that is single. ``reader``: the pass
+    that reads a value, by its first stage.
+    """
+    for k in range(nodes.op.shape[0] - 1, -1, -1):
+        if nodes.op[k] < ADD or not needed[k]:
+            continue
+        only = reader[k]
+        if only >= 0 and passes[only, 1] == 1 and stage[k] < only:
+            stage[k] = only
+        own = passes[stage[k], 0]
+        for i in range(3):
+            x = operand(nodes, k, i)
+            if x >= 0:
+                reader[x] = own if reader[x] == UNREAD or reader[x] == own else SEVERAL
 
 
 @compiled

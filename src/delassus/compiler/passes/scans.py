@@ -15,7 +15,18 @@ import numpy as np
 
 from delassus.compiler.jit.compile import CHECKED, Compiled, compiled, compiled_for
 from delassus.compiler.jit.types import type_of
-from delassus.compiler.passes.order import Layout, kinds_together, lay_out, operand, reach, schedule
+from delassus.compiler.passes.order import (
+    Layout,
+    enter_stages,
+    kinds_together,
+    lay_out,
+    operand,
+    reach,
+    reach_among,
+    schedule,
+    sink,
+    spread,
+)
 from delassus.compiler.passes.rebuild import Array, Built, Flags, Indices, Nodes, rewrite
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.trace_ops import (
@@ -34,7 +45,7 @@ from delassus.spatial.trace.trace_ops import (
     SUBTRACT,
 )
 
-REACH, SCHEDULE, TOGETHER, LAY_OUT, SLOTS, EVALUATE, MEET, REWRITE = range(8)
+REACH, AMONG, SPREAD, STAGES, SINK, SCHEDULE, TOGETHER, LAY_OUT, SLOTS, EVALUATE, MEET, REWRITE = range(12)
 """What `scan` does; rules of `rebuild` follow the last number."""
 
 
@@ -208,7 +219,15 @@ def scan(what: int, nodes: Nodes, given: Arrays, number: int, other: int) -> tup
     """Any of these, by its number."""
     built, flags, x, y, z, values, noise, two, three = given
     if what == REACH:
-        reach(nodes, flags)
+        reach(nodes, flags, number, other)
+    elif what == AMONG:
+        reach_among(nodes, flags, x)
+    elif what == SPREAD:
+        spread(nodes, flags, number, other)
+    elif what == STAGES:
+        enter_stages(nodes, x)
+    elif what == SINK:
+        sink(nodes, flags, x, y, two)
     elif what == SCHEDULE:
         return schedule(nodes, x, y), 0
     elif what == TOGETHER:
@@ -252,9 +271,16 @@ def _machine() -> Any:
 
 
 def reachable(graph: Graph, roots: Sequence[Indices] | None = None) -> Flags:
-    """Mask of the nodes that roots, its outputs if none are given, depend on; of a graph without calls."""
-    seen = np.zeros(len(graph), np.bool_)
+    """Mask of the nodes that roots, its outputs if none are given, depend on."""
+    seen, nodes, end = np.zeros(len(graph), np.bool_), nodes_of(graph), len(graph)
     for group in graph.outputs if roots is None else roots:
         seen[group] = True
-    run(REACH, nodes_of(graph), flags=seen)
+    for calls in reversed(graph.calls):
+        final, operands = np.array(calls.final), np.array(calls.operands)
+        run(REACH, nodes, int(final.min()), end, flags=seen)
+        rows = seen[final]
+        seen[np.array(calls.results)[rows.any(axis=0)]] = True
+        seen[operands[rows.any(axis=1)]] = True
+        end = int(final.min())
+    run(REACH, nodes, 0, end, flags=seen)
     return seen

@@ -8,7 +8,7 @@ of calls are written out, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -154,8 +154,7 @@ class _Layout:
         if not stage.calls:
             yield rows
             if stage.is_loop:
-                copies = [(ControlKind.COPY, target, first + k, 0, 0) for k, target in enumerate(stage.targets)]
-                yield np.array(copies, dtype=np.int64)
+                yield _copies(stage.targets, first + np.arange(len(stage.targets)))
             return
         is_column = rows >= COLUMN
         columns = np.where(is_column, rows - COLUMN, 0)
@@ -189,10 +188,18 @@ class _Layout:
             LAY_OUT, nodes_of(graph), flags=stays, x=place, y=goal_at, z=of_each, two=rows,
             number=self.first, other=self.first + 1,
         )  # fmt: skip
-        leaves = [(k, goal) for k, some in goals.items() if graph.op[new[k]] < Op.ADD for goal in some]
-        copies = np.array([(ControlKind.COPY, goal, place[new[k]], 0, 0) for k, goal in leaves], dtype=np.int64)
+        wanted = np.array([*goals], dtype=np.int64)
+        leaves = wanted[graph.op[new[wanted]] < Op.ADD].tolist()
+        copies = [_copies(goals[k], np.full(len(goals[k]), place[new[k]])) for k in leaves]
         self.n_places = max(self.n_places, slots)
-        return np.concatenate([rows[:n], copies.reshape(-1, 1 + WIDTH)]), place[outputs].tolist()
+        return np.concatenate([rows[:n], *copies]), place[outputs].tolist()
+
+
+def _copies(targets: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Instructions that copy values."""
+    made = np.zeros((len(targets), 1 + WIDTH), np.int64)
+    made[:, 0], made[:, 1], made[:, 2] = ControlKind.COPY, targets, places
+    return made
 
 
 def kinds_together(graph: Graph) -> NDArray[np.int64]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,53 +19,52 @@ from delassus.spatial.trace.operations import Op
 
 def share_slots(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tuple[Stage, ...], Graph]:
     """The same stages and last part with fewer values; numbers below ``n_inputs`` are arguments, and stay."""
-    first_made, last_read, called = dict[int, int](), dict[int, int](), dict[int, int]()
+    n = 1 + max((value for stage in stages for value in stage.targets), default=n_inputs - 1)
+    never = len(stages)
+    first_made, first_called, last_read = np.full(n, never), np.full(n, never), np.zeros(n, np.int64)
     for k, stage in enumerate(stages):
-        for value in stage.targets:
-            first_made.setdefault(value, k)
-            last_read[value] = k  # none else may have its place while it is set
-        for value in _read(stage.graph, stage.calls):
-            last_read[value] = k
-            if stage.calls:
-                called.setdefault(value, k)
-    last_read |= dict.fromkeys(_read(last, ()), len(stages))
+        made, read = np.array(stage.targets, dtype=np.int64), _read(stage.graph, stage.calls)
+        first_made[made] = np.minimum(first_made[made], k)
+        last_read[made] = last_read[read] = k  # none else may have its place while it is set
+        if stage.calls:
+            first_called[read] = np.minimum(first_called[read], k)
+    last_read[_read(last, ())] = never
 
-    def lifetime(value: int) -> tuple[int, int]:
-        """Calls that read it first, and whether the first stage sets it, which sets many; else the stage that does."""
-        made = first_made[value]
-        return (called[value], made == 0) if value in called else (len(stages), made)
-
-    runs = [list(run) for _, run in groupby(sorted(first_made), key=lifetime)]
-    starts = [min(first_made[value] for value in run) for run in runs]
-    place = {k: k for k in range(n_inputs)}
-    free_from = np.zeros(len(first_made), dtype=np.int64)  # of each place the stage from which on it is free
-    for k in sorted(range(len(runs)), key=lambda k: (starts[k], -len(runs[k]))):
-        n = len(runs[k])
-        at = _first_fit(free_from, starts[k], n)
-        free_from[at : at + n] = 1 + max(last_read[value] for value in runs[k])
-        place.update(zip(runs[k], range(n_inputs + at, n_inputs + at + n), strict=True))
+    # of those that calls read the first calls that do, and whether the first stage sets them, which sets many; of
+    # others the stage that does
+    made = np.flatnonzero(first_made < never)
+    kind = np.where(first_called[made] < never, first_made[made] == 0, first_made[made])
+    apart = (np.diff(first_called[made]) != 0) | (np.diff(kind) != 0)
+    begin = np.append(0, 1 + np.flatnonzero(apart)) if len(made) else np.zeros(0, np.int64)
+    starts, ends = np.minimum.reduceat(first_made[made], begin), np.maximum.reduceat(last_read[made], begin)
+    sizes = np.diff(np.append(begin, len(made)))
+    place, free_from = np.arange(n), np.zeros(len(made), np.int64)  # of each place the stage from which on it is free
+    for k in np.lexsort((-sizes, starts)).tolist():
+        at, size = _first_fit(free_from, starts[k], sizes[k]), sizes[k]
+        free_from[at : at + size] = 1 + ends[k]
+        place[made[begin[k] : begin[k] + size]] = np.arange(n_inputs + at, n_inputs + at + size)
     moved = [
         replace(
             stage,
             graph=stage.graph if stage.calls else _moved(stage.graph, place),
-            targets=tuple(place[value] for value in stage.targets),
-            calls=tuple(tuple(place[value] for value in row) for row in stage.calls),
-            unless=None if stage.unless is None else place[stage.unless],
+            targets=tuple(place[[*stage.targets]].tolist()),
+            calls=tuple(map(tuple, place[np.array(stage.calls)].tolist())) if stage.calls else (),
+            unless=None if stage.unless is None else int(place[stage.unless]),
         )
         for stage in stages
     ]
     return tuple(moved), _moved(last, place)
 
 
-def _read(graph: Graph, calls: Sequence[Sequence[int]]) -> set[int]:
+def _read(graph: Graph, calls: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Values that a stage reads."""
-    return {value for row in calls for value in row} if calls else {a for op, a, *_ in graph.nodes() if op == Op.INPUT}
+    return np.array(calls, dtype=np.int64).ravel() if calls else graph.a[graph.op == Op.INPUT]
 
 
-def _moved(graph: Graph, place: dict[int, int]) -> Graph:
-    return replace(
-        graph, a=np.array([place[a] if op == Op.INPUT else a for op, a, *_ in graph.nodes()], dtype=np.int64)
-    )
+def _moved(graph: Graph, place: NDArray[np.int64]) -> Graph:
+    a, is_input = graph.a.copy(), graph.op == Op.INPUT
+    a[is_input] = place[a[is_input]]
+    return replace(graph, a=a)
 
 
 def _first_fit(free_from: NDArray[np.int64], stage: int, n: int) -> int:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from delassus.spatial.ops import Function
-from delassus.spatial.trace.graph import Calls, Graph
+from delassus.spatial.trace.graph import Calls
 from delassus.spatial.trace.interpret import SEMANTICS
 from delassus.spatial.trace.nodes import Table
-from delassus.spatial.trace.operations import LEAVES, arity
+from delassus.spatial.trace.operations import arity
 from delassus.spatial.trace.trace_ops import TraceOps
 
 T = TypeVar("T")
@@ -141,36 +141,3 @@ def _table(ops: TraceOps, shape: tuple[int, int], entries: Iterable[int]) -> Tab
     """Matrix of the next entries."""
     nodes = iter(entries)
     return Table(ops, [[next(nodes) for _ in range(shape[1])] for _ in range(shape[0])], shape[1])
-
-
-def without_calls(graph: Graph) -> tuple[Graph, list[int]]:
-    """The graph with what is called made for each row of operands, and the place of each node in it."""
-    if not graph.calls:
-        return graph, [*range(len(graph))]
-    nodes, made, place, value = graph.nodes(), list[tuple[int, ...]](), list[int](), list[float]()
-    starts, ends = {min(map(min, calls.final)): calls for calls in graph.calls}, dict[int, int]()
-
-    def add(op: int, below: Sequence[int], x: float) -> int:
-        made.append((op, *below))
-        value.append(x)
-        return len(made) - 1
-
-    for k, ((op, *below), x) in enumerate(zip(nodes, graph.value.tolist(), strict=True)):
-        if (calls := starts.get(k)) is not None:
-            varying = set(calls.given)
-            for node in range(min(varying), k):
-                own, *operands = nodes[node]
-                if own not in LEAVES and not varying.isdisjoint(operands):
-                    varying.add(node)
-            body = sorted(varying.difference(calls.given))
-            for row, final in zip(calls.operands, calls.final, strict=True):
-                at = dict(zip(calls.given, (place[y] for y in row), strict=True))
-                for node in body:
-                    own, *operands = nodes[node]
-                    at[node] = add(own, [at.get(y, place[y]) if y >= 0 else y for y in operands], 0.0)
-                ends |= {y: at[result] for y, result in zip(final, calls.results, strict=True)}
-        below = below if op in LEAVES else [place[y] if y >= 0 else y for y in below]
-        place.append(ends[k] if k in ends else add(op, below, x))
-    op, a, b, c = np.ascontiguousarray(np.array(made, dtype=np.int64).reshape(-1, 4).T)
-    outputs = tuple(np.array([place[y] for y in group.tolist()], dtype=np.int64) for group in graph.outputs)
-    return Graph(op, a, b, c, np.array(value), outputs), place

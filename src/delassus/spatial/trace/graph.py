@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, field
 from functools import wraps
 from itertools import chain
@@ -162,14 +162,15 @@ class Calls:
     final: list[list[int]]
     tiles: bool = False
 
-    def pruned(self, nodes: Sequence[Node], needed: NDArray[np.bool_]) -> Calls:
+    def pruned(self, graph: Graph, needed: NDArray[np.bool_]) -> Calls:
         """Without rows and results that no ``needed`` node of a graph reads, and what only those are made of."""
-        rows = [k for k, final in enumerate(self.final) if needed[final].any()]
-        results = [c for c in range(len(self.results)) if any(needed[self.final[k][c]] for k in rows)]
+        read = needed[np.array(self.final, dtype=np.int64)]
+        rows, results = (np.flatnonzero(read.any(axis=axis)).tolist() for axis in (1, 0))
         first, left = min(self.given), [self.results[c] for c in results]
-        used = set(left)
+        end, used = max(left, default=first) + 1, set(left)
+        nodes = [*zip(*(column[first:end].tolist() for column in (graph.op, graph.a, graph.b, graph.c)), strict=True)]
         while left:
-            op, *operands = nodes[left.pop()]
+            op, *operands = nodes[left.pop() - first]
             more = [x for x in operands[: arity(op)] if x >= first and x not in used]  # those before it know no row
             used.update(more)
             left += more
@@ -181,10 +182,6 @@ class Calls:
             [[self.final[k][c] for c in results] for k in rows],
             self.tiles,
         )
-
-    def side_by_side(self, table: list[list[int]]) -> Iterable[Sequence[int]]:
-        """Nodes of all rows in groups that code for one state reads, or writes, at once."""
-        return table if self.tiles else zip(*table, strict=True)
 
     def below(self) -> Iterator[tuple[int, list[int]]]:
         """Each final node, and what it depends on."""

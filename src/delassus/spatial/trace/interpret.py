@@ -64,7 +64,7 @@ def evaluate(
     of_calls: dict[int, Callable[[], Any]] = {}
     nodes = graph.nodes()
     last = last_uses(graph, needed)  # values are forgotten then: those of long programs take gigabytes
-    for calls in (every.pruned(nodes, needed) for every in graph.calls):
+    for calls in (every.pruned(graph, needed) for every in graph.calls):
         for given, column in zip(calls.given, zip(*calls.operands, strict=True), strict=True):
             of_calls[given] = partial(lambda column: np.stack([values[x] for x in column]), column)
         for row, final in enumerate(calls.final):

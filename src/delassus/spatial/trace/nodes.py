@@ -58,8 +58,8 @@ class Table:
         return len(self.rows), self.columns
 
     def _zip(self, other: Table, operation: Callable[[int, int], int]) -> Table:
-        pairs = zip(self.rows, other.rows, strict=True)
-        rows = [[operation(x, y) for x, y in zip(r, s, strict=True)] for r, s in pairs]
+        assert self.shape == other.shape, (self.shape, other.shape)
+        rows = [[*map(operation, r, s)] for r, s in zip(self.rows, other.rows, strict=True)]
         return Table(self.ops, rows, self.columns)
 
     def __add__(self, other: Table) -> Table:
@@ -69,12 +69,12 @@ class Table:
         return self._zip(other, self.ops.subtract)
 
     def __neg__(self) -> Table:
-        return Table(self.ops, [[self.ops.negate(x) for x in row] for row in self.rows], self.columns)
+        return Table(self.ops, [[*map(self.ops.negate, row)] for row in self.rows], self.columns)
 
     def __matmul__(self, other: Table) -> Table:
         assert self.columns == len(other.rows), (self.columns, len(other.rows))
-        columns = other.sparse_columns()
-        rows = [[self.ops.dot(row, column) for column in columns] for row in self.rows]
+        columns, dot = other.sparse_columns(), self.ops.dot
+        rows = [[dot(row, column) for column in columns] for row in self.rows]
         return Table(self.ops, rows, other.columns)
 
     def sparse_columns(self) -> list[list[tuple[int, int]]]:

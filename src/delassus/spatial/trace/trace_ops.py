@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -297,7 +297,9 @@ class TraceOps(Ops):
     def negate(self, a: int) -> int:
         """``−a``."""
         op, inner, *_ = self._nodes[a]
-        return inner if op == NEGATE else self.operation(NEGATE, a)
+        if op == NEGATE:
+            return inner
+        return self._folded(NEGATE, a, -1, -1) if op == CONSTANT else self._made((NEGATE, a, -1, -1), -self.at[a])
 
     def dot(self, row: list[int], column: list[tuple[int, int]]) -> int:
         """Sum of products of a row and the entries of a column that are not zero."""
@@ -454,20 +456,20 @@ class TraceOps(Ops):
         self.loops.append(Loop(times, nodes, inputs, made, outputs, inside))
         return final[:-1]
 
-    def _symmetric(self, n: int, entry: Callable[[int, int], int]) -> Table:
-        """Symmetric matrix from the entries of its lower triangle."""
-        lower = [[entry(i, j) for j in range(i + 1)] for i in range(n)]
-        return Table(self, [[lower[max(i, j)][min(i, j)] for j in range(n)] for i in range(n)], n)
+    def _symmetric(self, lower: list[list[int]]) -> Table:
+        """Symmetric matrix from the rows of its lower triangle."""
+        n = len(lower)
+        return Table(self, [row + [lower[j][i] for j in range(i + 1, n)] for i, row in enumerate(lower)], n)
 
     def sym_add(self, a: Any, b: Any) -> Any:
-        return self._symmetric(a.columns, lambda i, j: self.add(a.rows[i][j], b.rows[i][j]))
+        return self._symmetric([[*map(self.add, x[: i + 1], b.rows[i])] for i, x in enumerate(a.rows)])
 
     def sym_subtract(self, a: Any, b: Any) -> Any:
-        return self._symmetric(a.columns, lambda i, j: self.subtract(a.rows[i][j], b.rows[i][j]))
+        return self._symmetric([[*map(self.subtract, x[: i + 1], b.rows[i])] for i, x in enumerate(a.rows)])
 
     def sym_product(self, a: Any, b: Any) -> Any:
-        columns = b.sparse_columns()
-        return self._symmetric(b.columns, lambda i, j: self.dot(a.rows[i], columns[j]))
+        columns, dot = b.sparse_columns(), self.dot
+        return self._symmetric([[dot(row, column) for column in columns[: i + 1]] for i, row in enumerate(a.rows)])
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)

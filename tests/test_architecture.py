@@ -22,6 +22,7 @@ import pytest
 
 import delassus as ds
 import processors
+from delassus.frozen import BODIES
 from faults import Faults
 from mutations import drawn
 from shortcuts import SHORTCUTS
@@ -43,13 +44,6 @@ The command line finds benchmarks and claims in "delassus_studies"; the library 
 
 USE_FORMATS = ("cli", "delassus_studies", "delassus", "gym", "pictures", "scenes", "simulate", "contact", "formats")
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
-
-FRONTS = {
-    ("delassus.model.tree", "delassus.formats.urdf.write"),
-    ("delassus.model.tree", "delassus.formats.mujoco.write"),
-    ("delassus.model.topology", "delassus.accuracy.closed_loops"),
-}
-"""Methods of `Tree` that are the front of functions above: for users alone, imported inside."""
 
 MOST_ROOMS, MOST_FILES = 17, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
@@ -136,10 +130,14 @@ def test_imports_point_downwards():
         if module.split(".")[0] in ("delassus", "delassus_studies")
     ]
     assert len(ours) > len(FILES)
-    upwards = {(importer, module) for importer, module in ours if not may_import(importer, module)}
-    assert upwards == FRONTS
-    inside = {(name_of(path), module) for path in FILES for module, is_inside in imports(path) if is_inside}
-    assert FRONTS <= inside
+    assert {(importer, module) for importer, module in ours if not may_import(importer, module)} == set()
+
+
+def test_methods_whose_bodies_stand_above_have_them():
+    text = "".join(path.read_text() for path in FILES)
+    for mark in (r"@body_of\(", r"\bBODIES\["):
+        assert sorted(re.findall(mark + r'"([\w.]+)"', text)) == sorted(BODIES)
+    assert set(BODIES) == {"Tree.independent", "Tree.to_mjcf", "Tree.to_urdf"}
 
 
 def test_the_test_of_imports():
@@ -192,7 +190,7 @@ def test_importing_the_package_imports_no_optional_package():
 
 def test_there_are_no_circles():
     """No module imports another that imports it in turn, by way of others or inside functions."""
-    arrows = {(name_of(path), m) for path in FILES for m, _ in imports(path)} - FRONTS
+    arrows = {(name_of(path), m) for path in FILES for m, _ in imports(path)}
     graph = {name: {m for own, m in arrows if own == name and m in MODULES - {name}} for name in MODULES}
 
     def reached(start):

@@ -20,6 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BODIES: dict[str, Callable[..., Any]] = {}
+"""Functions that methods of classes in rooms below call; see `body_of`."""
+
+
+def body_of(method: str) -> Callable[[Function], Function]:
+    """Mark a function as the body of a public method, whose class stands in a room below and cannot import it."""
+
+    def marked(function: Function) -> Function:
+        BODIES[method] = function
+        return function
+
+    return marked
+
 
 Parts = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and the arguments with which it makes an object again."""

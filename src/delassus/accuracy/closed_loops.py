@@ -25,6 +25,7 @@ from delassus.algorithms.problem import Problem
 from delassus.compiler.program.traced import Traced
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
+from delassus.frozen import body_of
 from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
@@ -123,6 +124,7 @@ def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array,
     return None if found is None else found[2:]
 
 
+@body_of("Tree.independent")
 def independent_coordinates(
     tree: Tree, constraints: Sequence[Constraint], names: Sequence[str] | None = None
 ) -> tuple[int, ...]:

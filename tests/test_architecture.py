@@ -34,7 +34,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
     "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "simulate", "contact",
-    "api", "runtime", "quantities", "accuracy", "planner", "compiler", "algorithms", "formats",
+    "api", "runtime", "quantities", "solvers", "accuracy", "compiler", "algorithms", "formats",
     "constraints", "model", "spatial", "frozen", "errors", "version",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.
@@ -158,12 +158,13 @@ def test_the_test_of_imports():
     assert may_import("delassus.api.direct", "delassus.runtime.calls")
     assert not may_import("delassus.quantities.declarations.osim", "delassus.api.direct")
     assert not may_import("delassus.runtime.calls", "delassus.api.direct")
+    assert not may_import("delassus.solvers.islands.records", "delassus.contact.collision.colliders")
     assert may_import("delassus.formats.mujoco.model", "delassus.constraints")
     assert not may_import("delassus.formats.mujoco.model", "delassus.algorithms.problem")
     lazily = dict(imports(PACKAGE / "formats" / "mujoco" / "named.py"))
     assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
-    assert ("delassus.contact.kernel_impulses", True) in imports(PACKAGE / "__init__.py")  # by its name
+    assert ("delassus.solvers.registry", True) in imports(PACKAGE / "runtime" / "fallback.py")
     typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]
     assert "delassus.spatial.ops" in typing_only
 
@@ -320,7 +321,7 @@ DYNAMO = ("delassus.runtime.libraries.on_torch", "library_of")
 def test_no_module_fills_another():
     """No list of what stands above, which `__init__` fills; and no type that is anything, in place of one above."""
     found = {(name_of(path), name) for path in FILES for name in filled(path)}
-    assert found == {("delassus", "_contact_solvers.EXACT"), DYNAMO}
+    assert found == {DYNAMO}
     anything = [
         (name_of(path), ast.unparse(node))
         for path in FILES
@@ -702,12 +703,12 @@ def test_no_helper_of_tests_stands_twice():
 def test_the_test_of_reaches(tmp_path):
     path = tmp_path / "test_some.py"
     path.write_text(
-        "import delassus as ds\nfrom delassus.contact import formulate, results\nfrom delassus.errors import ModelError"
+        "import delassus as ds\nfrom delassus.contact import filters, formulate\nfrom delassus.errors import ModelError"
         "\nfrom delassus.model import tree\nds.contact.lemke, ds.contact.scene, ds.mechanisms.chain, ds.load\n"
         "text = 'from delassus.compiler.machine import cache; import delassus'\n"
         "other = 'delassus.spatial.trace.graph.Op'\n"
     )
-    expected = {"contact.results", "model.tree", "contact.scene", "compiler.machine.cache", "spatial.trace.graph"}
+    expected = {"contact.filters", "model.tree", "contact.scene", "compiler.machine.cache", "spatial.trace.graph"}
     assert internal_modules(path) == {f"delassus.{name}" for name in expected}
 
 

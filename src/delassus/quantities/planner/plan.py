@@ -28,8 +28,8 @@ from delassus.constraints import Constraint
 from delassus.errors import ModelError
 from delassus.model.edit.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
-from delassus.planner.frame_placement import frame_placement
-from delassus.planner.regrouped_inertias import regrouped_inertias
+from delassus.quantities.planner.frame_placement import frame_placement
+from delassus.quantities.planner.regrouped_inertias import regrouped_inertias
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps

@@ -131,7 +131,7 @@ def admm(
 
     Examples
     --------
-    >>> from delassus.solvers.problems import ConeProblem
+    >>> from delassus.contact import ConeProblem
     >>> block = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [3, 4, -1], mu=0.5)
     >>> admm(block).values.round(6).tolist()
     [[-0.3, -0.4, 1.0]]

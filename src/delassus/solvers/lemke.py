@@ -281,7 +281,7 @@ def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -
 
     Examples
     --------
-    >>> from delassus.solvers.problems import LCP
+    >>> from delassus.contact import LCP
     >>> lemke(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
     [1.333333, 2.333333]
     >>> lemke(LCP([[-1]], [-1])).status.name

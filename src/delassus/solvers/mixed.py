@@ -52,7 +52,7 @@ def solve_mixed(
 
     Examples
     --------
-    >>> from delassus.solvers.problems import MLCP
+    >>> from delassus.contact import MLCP
     >>> solve_mixed(MLCP([[2, 1], [1, 2]], [-4, -5], n_free=1)).values.round(9).tolist()
     [1.0, 2.0]
     """

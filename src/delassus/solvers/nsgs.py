@@ -203,7 +203,7 @@ def nsgs(
 
     Examples
     --------
-    >>> from delassus.solvers.problems import ConeProblem
+    >>> from delassus.contact import ConeProblem
     >>> block = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [3, 4, -1], mu=0.5)
     >>> solution = nsgs(block)
     >>> solution.status.name, solution.values.round(6).tolist()

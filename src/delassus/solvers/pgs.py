@@ -133,7 +133,7 @@ def pgs(
 
     Examples
     --------
-    >>> from delassus.solvers.problems import LCP
+    >>> from delassus.contact import LCP
     >>> pgs(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
     [1.333333, 2.333333]
     """

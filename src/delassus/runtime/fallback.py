@@ -1,6 +1,6 @@
 """States that a kernel does not solve: solved again, as direct calls are, in float64 and by the evaluator.
 
-Dynamics and time steps, whose states have a status, are direct calls (`SolvedCall`). Contact steps are made with more
+Dynamics and time steps, whose states have a status, are direct calls (`DirectCall`). Contact steps are made with more
 sweeps, and then with impulses of each state by the solvers of scenes; their derivatives with more sweeps alone. What
 has no status is evaluated in float64, errors estimated by what solutions miss where that is possible.
 """
@@ -23,7 +23,7 @@ from delassus.quantities.quantity import GIVEN
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import CpuKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.runtime.calls import SolvedCall, call_of
+from delassus.runtime.calls import DirectCall, call_of
 from delassus.spatial.rotations import Array
 
 PATIENCE = 1_000
@@ -45,7 +45,7 @@ class UnsolvedStates(NamedTuple):
     again: NDArray[np.bool_]
     status: NDArray[np.object_]
     error: NDArray[Any]
-    call: SolvedCall | None = None
+    call: DirectCall | None = None
 
     @property
     def counts(self) -> Counter[Any]:
@@ -77,10 +77,10 @@ def solve_states(
         if asked.has_status:
             call = call_of(asked, values, (n,))
             call.error_bound = bound
-            outputs, found = [*call.solved().values()], np.array(call.status)
+            outputs, found = [*call.solved().values()], np.array(call.resolved.status)
             taken = left | ((found != DynamicsStatus.SOLVED) & (found != DynamicsStatus.INACCURATE))
             found[~taken] = DynamicsStatus.SOLVED
-            errors = np.max([np.zeros(n), *(x.error for x in call.resolved)], axis=0)  # sensors may measure no forces
+            errors = call.resolved.error
         else:
             outputs, errors = _evaluated_again(kernel, values, [x[where] for x in results], bound)
             taken, found = are_finite(outputs, (n,)), np.full(n, DynamicsStatus.SOLVED, dtype=object)

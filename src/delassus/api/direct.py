@@ -46,13 +46,9 @@ class CompiledRequest:
         found = self.run()
         return named_tuple(*found)(*found.values())
 
-    def refusal(self) -> ConfigurationError:
-        """Error of what needs more than a kernel returns."""
+    def __getattr__(self, name: str) -> Any:  # what needs more than a kernel returns
         came = " and ".join(sorted({library_of(type(x)) for x in self._values.values()} - {""}))
-        return ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
-
-    def __getattr__(self, name: str) -> Any:
-        raise self.refusal()
+        raise ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
 
 
 def bind(

@@ -194,9 +194,9 @@ class Request(ByContent):
         return not self.options.active and are_always_dependent(self.tree, self._hard)
 
     @property
-    def _hard(self) -> list[Constraint]:
+    def _hard(self) -> tuple[Constraint, ...]:
         soft = self.options.soft
-        return [c for k, c in enumerate(self.constraints) if not (soft and soft[k])]
+        return tuple(c for k, c in enumerate(self.constraints) if not (soft and soft[k]))
 
     @property
     def states(self) -> int:

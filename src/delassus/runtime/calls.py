@@ -272,7 +272,7 @@ class DirectCall:
             status[flagged] = last.status
             rank[flagged], redundant[flagged], errors[flagged] = last.rank, last.redundant, last.error
             if last.iterated is not None:  # of all states
-                iterated = Iterated(*(np.reshape(x, batch) for x in last.iterated))
+                iterated = Iterated._make(np.reshape(x, batch) for x in last.iterated)
         self.resolved = Resolved(found[0], found[min(1, len(found) - 1)], status, rank, redundant, errors, iterated)
         return dict(zip(kept.outputs, found, strict=True))
 

@@ -36,8 +36,6 @@ from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
 from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.results import SOLVED
-from delassus.contact.solvers.registry import SOLVERS, ImpulseSolver
 from delassus.formats import load as loader
 from delassus.formats.load import example_robot_files
 from delassus.formats.mujoco.model import (
@@ -59,7 +57,6 @@ from delassus.model.inertia import about_centre, inertia_defects, move_inertia, 
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, total_mass
-from delassus.planner.plan import CUT, _plan, plan
 from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE
@@ -69,6 +66,7 @@ from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
 from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.pipeline import cut, file_header, make_program
+from delassus.quantities.planner.plan import CUT, _plan, plan
 from delassus.quantities.request import request
 from delassus.quantities.trace import trace, trace_request
 from delassus.runtime import calls, code, fastcall, threads
@@ -78,6 +76,8 @@ from delassus.runtime.fallback import exact_steps, solve_states
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
+from delassus.solvers.registry import SOLVERS, ImpulseSolver
+from delassus.solvers.results import SOLVED
 from delassus.spatial import joint_kinds
 from delassus.spatial.joints import PER_DOF, Joint
 from delassus.spatial.numpy_ops import NumpyOps

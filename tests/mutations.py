@@ -40,7 +40,17 @@ from faults import PACKAGE, Blocks, Fault, Faults
 from shortcuts import SHORTCUTS
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("compiler", "spatial", "algorithms", "constraints", "accuracy", "runtime", "contact", "planner")
+ROOMS = (
+    "compiler",
+    "spatial",
+    "algorithms",
+    "constraints",
+    "accuracy",
+    "runtime",
+    "contact",
+    "solvers",
+    "quantities/planner",
+)
 
 LEFT_OUT = {
     "architecture", "snapshot", "names", "documents", "site", "release", "bench", "bench_gpu", "claims", "cli",

@@ -463,17 +463,17 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("f.mobility, n)", "f.mobility)"),
         ),
     },
-    "contact/solvers/linear.py": {
+    "solvers/linear.py": {
         "test_contact_solvers.py::test_no_contacts_and_contacts_that_cannot_move": (
             ("total / omega.size if total > 0.0 else 1.0", "total / omega.size"),
         ),
     },
-    "contact/solvers/mixed.py": {
+    "solvers/mixed.py": {
         "test_contact_solvers.py::test_mixed_problems_that_contradict_themselves": (
             ("if not agree:\n        status", "if False:\n        status"),
         ),
     },
-    "contact/sparse/newton.py": {
+    "solvers/islands/newton.py": {
         "test_piles.py::test_heavy_boxes_on_light_ones_are_solved": (
             ("if rows.b[i] >= 0:\n            j, k = graph.local[rows.a[i]]",
              "if rows.b[i] > 0:\n            j, k = graph.local[rows.a[i]]"),
@@ -507,12 +507,12 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("        self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep\n", ""),
         ),
     },
-    "planner/elimination.py": {
+    "quantities/planner/elimination.py": {
         "test_elimination_order.py::test_without_loops_nothing_is_chosen": (
             ("{f.carrier(tree) for f in c.frames} - {WORLD}", "{f.carrier(tree) for f in c.frames}"),
         ),
     },
-    "planner/frame_placement.py": {
+    "quantities/planner/frame_placement.py": {
         "test_plan.py::test_placed_frames_of_a_skewed_chain": (
             ("rotation = exact_quarter_turns(R[parent].T @ joint.rotation @ R[i])",
              "rotation = exact_quarter_turns(joint.rotation @ R[i])"),
@@ -530,7 +530,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
              "if free_base and j.kind is FREE and not (j.armature.any() or j.damping.any())"),
         ),
     },
-    "planner/plan.py": {
+    "quantities/planner/plan.py": {
         "test_plan.py::test_a_search_ends_where_its_effort_is_spent": (
             ("if self._count(root, best ^ {i}) < self._count(root, best):",
              "if self._count(best ^ {i}, root) < self._count(root, best):"),
@@ -544,7 +544,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
             ("tree.parents.count(WORLD) == 1 and ", ""),
         ),
     },
-    "planner/regrouped_inertias.py": {
+    "quantities/planner/regrouped_inertias.py": {
         "test_plan.py::test_links_that_are_light_about_their_joints_get_little": (
             ("if np.any(more > MOST_CANCELLED * felt[parent]):", "if False:"),
             ("            got[parent] = more\n", ""),

@@ -22,6 +22,7 @@ import pytest
 
 import delassus as ds
 import processors
+from delassus.frozen import BODIES
 from faults import Faults
 from mutations import drawn
 from shortcuts import SHORTCUTS
@@ -33,7 +34,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")])
 
 LAYERS = (
     "__main__", "cli", "delassus_studies", "gym", "pictures", "scenes", "delassus", "simulate", "contact",
-    "api", "runtime", "quantities", "accuracy", "planner", "compiler", "algorithms", "formats",
+    "api", "runtime", "quantities", "solvers", "accuracy", "compiler", "algorithms", "formats",
     "constraints", "model", "spatial", "frozen", "errors", "version",
 )  # fmt: skip
 """Each imports from those after it and from itself; "delassus" is the package's own `__init__`.
@@ -43,13 +44,6 @@ The command line finds benchmarks and claims in "delassus_studies"; the library 
 
 USE_FORMATS = ("cli", "delassus_studies", "delassus", "gym", "pictures", "scenes", "simulate", "contact", "formats")
 """Who loads robots and converts states of other libraries; dynamics and compiler know trees only."""
-
-FRONTS = {
-    ("delassus.model.tree", "delassus.formats.urdf.write"),
-    ("delassus.model.tree", "delassus.formats.mujoco.write"),
-    ("delassus.model.topology", "delassus.accuracy.closed_loops"),
-}
-"""Methods of `Tree` that are the front of functions above: for users alone, imported inside."""
 
 MOST_ROOMS, MOST_FILES = 17, 12
 """Rooms of the library; files in a room or in a part of one, but for its `__init__`: beyond that it has parts."""
@@ -136,10 +130,14 @@ def test_imports_point_downwards():
         if module.split(".")[0] in ("delassus", "delassus_studies")
     ]
     assert len(ours) > len(FILES)
-    upwards = {(importer, module) for importer, module in ours if not may_import(importer, module)}
-    assert upwards == FRONTS
-    inside = {(name_of(path), module) for path in FILES for module, is_inside in imports(path) if is_inside}
-    assert FRONTS <= inside
+    assert {(importer, module) for importer, module in ours if not may_import(importer, module)} == set()
+
+
+def test_methods_whose_bodies_stand_above_have_them():
+    text = "".join(path.read_text() for path in FILES)
+    for mark in (r"@body_of\(", r"\bBODIES\["):
+        assert sorted(re.findall(mark + r'"([\w.]+)"', text)) == sorted(BODIES)
+    assert set(BODIES) == {"Tree.independent", "Tree.to_mjcf", "Tree.to_urdf"}
 
 
 def test_the_test_of_imports():
@@ -160,12 +158,13 @@ def test_the_test_of_imports():
     assert may_import("delassus.api.direct", "delassus.runtime.calls")
     assert not may_import("delassus.quantities.declarations.osim", "delassus.api.direct")
     assert not may_import("delassus.runtime.calls", "delassus.api.direct")
+    assert not may_import("delassus.solvers.islands.records", "delassus.contact.collision.colliders")
     assert may_import("delassus.formats.mujoco.model", "delassus.constraints")
     assert not may_import("delassus.formats.mujoco.model", "delassus.algorithms.problem")
     lazily = dict(imports(PACKAGE / "formats" / "mujoco" / "named.py"))
     assert lazily["mujoco"] and not lazily["delassus.errors"]
     assert ("delassus.model.mechanisms", False) in imports(PACKAGE / "__init__.py")
-    assert ("delassus.contact.kernel_impulses", True) in imports(PACKAGE / "__init__.py")  # by its name
+    assert ("delassus.solvers.registry", True) in imports(PACKAGE / "runtime" / "fallback.py")
     typing_only = [m for m, _ in imports(PACKAGE / "spatial" / "transform.py")]
     assert "delassus.spatial.ops" in typing_only
 
@@ -192,7 +191,7 @@ def test_importing_the_package_imports_no_optional_package():
 
 def test_there_are_no_circles():
     """No module imports another that imports it in turn, by way of others or inside functions."""
-    arrows = {(name_of(path), m) for path in FILES for m, _ in imports(path)} - FRONTS
+    arrows = {(name_of(path), m) for path in FILES for m, _ in imports(path)}
     graph = {name: {m for own, m in arrows if own == name and m in MODULES - {name}} for name in MODULES}
 
     def reached(start):
@@ -322,7 +321,7 @@ DYNAMO = ("delassus.runtime.libraries.on_torch", "library_of")
 def test_no_module_fills_another():
     """No list of what stands above, which `__init__` fills; and no type that is anything, in place of one above."""
     found = {(name_of(path), name) for path in FILES for name in filled(path)}
-    assert found == {("delassus", "_contact_solvers.EXACT"), DYNAMO}
+    assert found == {DYNAMO}
     anything = [
         (name_of(path), ast.unparse(node))
         for path in FILES
@@ -547,7 +546,7 @@ PUBLIC = {
 }  # fmt: skip
 """Modules with a page in the reference."""
 
-REACHES, NAMES = 123, 419
+REACHES, NAMES = 122, 419
 """Internal modules that test files name, and names that they take from `internals.py`, each once a file.
 
 Rooms can move as long as these are few: lower both where they have fallen, raise neither.
@@ -704,12 +703,12 @@ def test_no_helper_of_tests_stands_twice():
 def test_the_test_of_reaches(tmp_path):
     path = tmp_path / "test_some.py"
     path.write_text(
-        "import delassus as ds\nfrom delassus.contact import formulate, results\nfrom delassus.errors import ModelError"
+        "import delassus as ds\nfrom delassus.contact import filters, formulate\nfrom delassus.errors import ModelError"
         "\nfrom delassus.model import tree\nds.contact.lemke, ds.contact.scene, ds.mechanisms.chain, ds.load\n"
         "text = 'from delassus.compiler.machine import cache; import delassus'\n"
         "other = 'delassus.spatial.trace.graph.Op'\n"
     )
-    expected = {"contact.results", "model.tree", "contact.scene", "compiler.machine.cache", "spatial.trace.graph"}
+    expected = {"contact.filters", "model.tree", "contact.scene", "compiler.machine.cache", "spatial.trace.graph"}
     assert internal_modules(path) == {f"delassus.{name}" for name in expected}
 
 

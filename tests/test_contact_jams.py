@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from delassus.contact import ConeProblem, SolverStatus, admm, lemke, nsgs
-from delassus.contact.solvers.double_double import cone_distance, cone_residual, de_saxce, natural_map, velocities
-from delassus.contact.solvers.pyramids import linear_problem, regular_directions
+from delassus.solvers.linear import cone_distance, cone_residual, de_saxce, natural_map, velocities
+from delassus.solvers.pyramids import linear_problem, regular_directions
 from delassus_studies.bench.contact.solvers import law_residual, of_bodies, of_low_rank
 from internals import SOLVERS
 

@@ -24,9 +24,9 @@ from delassus.contact import (
     pgs,
     solve_mixed,
 )
-from delassus.contact.solvers import pivoting
-from delassus.contact.solvers.mixed import eliminated
 from delassus.errors import ConfigurationError
+from delassus.solvers import lemke as pivoting
+from delassus.solvers.mixed import eliminated
 from delassus_studies.bench.contact.solvers import of_bodies, of_low_rank
 from internals import SOLVED, SOLVERS, ImpulseSolver
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.planner.elimination import FEW_FORCES, MANY_FORCES, MARGIN, fewest_operations, least_degree, loops
+from delassus.quantities.planner.elimination import (
+    FEW_FORCES,
+    MANY_FORCES,
+    MARGIN,
+    fewest_operations,
+    least_degree,
+    loops,
+)
 from delassus_studies.bench.errors import BELOW
 from delassus_studies.cases import Case, random_states
 from delassus_studies.loop_mechanisms import cassie_legs, four_bars, grid, rungs, stewart_platform, welded_ladder

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import delassus as ds
 from delassus import mechanisms as robots
 from delassus.algorithms.osim.cut import cut_osim
-from delassus.planner.frame_placement import frame_placement
-from delassus.planner.regrouped_inertias import MOST_CANCELLED, regrouped_inertias
+from delassus.quantities.planner.frame_placement import frame_placement
+from delassus.quantities.planner.regrouped_inertias import MOST_CANCELLED, regrouped_inertias
 from delassus_studies.cases import (
     G1_ENDS,
     GO1_FEET,

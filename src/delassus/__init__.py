@@ -123,7 +123,6 @@ import sys as _sys
 import typing as _typing
 
 from delassus.accuracy.status import DynamicsStatus
-from delassus.algorithms.contact import solvers as _contact_solvers
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.api.control import Control, control
 from delassus.api.dynamics import dynamics_derivatives, forward_dynamics
@@ -329,11 +328,6 @@ _LATER = {
 """Names whose modules are imported when they are first asked for: the compiler and contact take as long as the rest."""
 
 
-def _exact_impulses(*problem: _typing.Any) -> _typing.Any:
-    return _importlib.import_module("delassus.contact.kernel_impulses").exact_impulses(*problem)
-
-
-_contact_solvers.EXACT[:] = [_exact_impulses]
 _announce()
 
 

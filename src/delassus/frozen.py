@@ -20,6 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BODIES: dict[str, Callable[..., Any]] = {}
+"""Functions that methods of classes in rooms below call; see `body_of`."""
+
+
+def body_of(method: str) -> Callable[[Function], Function]:
+    """Mark a function as the body of a public method, whose class stands in a room below and cannot import it."""
+
+    def marked(function: Function) -> Function:
+        BODIES[method] = function
+        return function
+
+    return marked
+
 
 Parts = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and the arguments with which it makes an object again."""
@@ -57,8 +72,7 @@ class Frozen(metaclass=_PublicNames):
 
     def __post_init__(self) -> None:
         """Make arrays read-only, also those of tuples; they are not copied."""
-        for field in fields(self):  # type: ignore[arg-type]
-            _lock(getattr(self, field.name))
+        _lock(*map(self.__getattribute__, self.__dataclass_fields__))  # type: ignore[attr-defined]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The same fields; arrays of copies and of what is unpickled are read-only, too."""
@@ -70,8 +84,8 @@ class Frozen(metaclass=_PublicNames):
 
     def _set_attributes(self, **attributes: Any) -> None:
         """Set attributes while the object is made; arrays become read-only and are not copied."""
+        _lock(*attributes.values())
         for name, value in attributes.items():
-            _lock(value)
             object.__setattr__(self, name, value)
 
     def _make_read_only(self, *names: str) -> None:
@@ -216,10 +230,11 @@ def _array(dtype: str, shape: tuple[int, ...], numbers: bytes) -> NDArray[Any]:
     return np.frombuffer(numbers, dtype).reshape(shape).copy()
 
 
-def _lock(value: Any) -> None:
-    for array in value if type(value) is tuple else (value,):
-        if isinstance(array, np.ndarray):
-            array.setflags(write=False)
+def _lock(*values: Any) -> None:
+    for value in values:
+        for array in value if type(value) is tuple else (value,):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
 
 def _is_locked(array: Any) -> bool:

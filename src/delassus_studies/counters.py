@@ -29,11 +29,11 @@ from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code
 from delassus.compiler.passes.simplify import PASSES
 from delassus.compiler.program.program import Program
 from delassus.compiler.targets.llvm.module import llvm_module
-from delassus.planner.plan import plan
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.pipeline import make_program
+from delassus.quantities.planner.plan import plan
 from delassus.quantities.request import Request, request
 from delassus.quantities.trace import report_of, trace_request
 from delassus.spatial.trace.graph import OperationCount

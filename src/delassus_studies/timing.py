@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.compiler.machine.background import waiting
 from delassus.compiler.machine.cpu import host
-from delassus.planner import plan
+from delassus.quantities.planner import plan
 from delassus.spatial.rotations import Array
 from delassus.version import __version__
 

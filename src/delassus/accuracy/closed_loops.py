@@ -6,7 +6,6 @@ And which coordinates are. Closed configurations are found from random ones by `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +24,7 @@ from delassus.algorithms.problem import Problem
 from delassus.compiler.program.traced import Traced
 from delassus.constraints import Constraint
 from delassus.errors import ConstraintError
+from delassus.frozen import body_of
 from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import Tree
@@ -51,18 +51,7 @@ MOVES = 1e-6
 """A coordinate is independent of others where the square of what it moves by itself is above this, of 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Loops:
-    """A robot and its loops, compared by what they are."""
-
-    key: tuple[str, ...]
-    tree: Tree = field(compare=False)
-    constraints: tuple[Constraint, ...] = field(compare=False)
-
-    @classmethod
-    def of(cls, tree: Tree, constraints: Sequence[Constraint]) -> _Loops:
-        """Those of a robot."""
-        return cls((tree.fingerprint, *(c.fingerprint for c in constraints)), tree, tuple(constraints))
+Constraints = tuple[Constraint, ...]
 
 
 def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
@@ -76,27 +65,16 @@ def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int
     return None if found is None else found[:2]
 
 
-def are_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
+def are_dependent(tree: Tree, constraints: Constraints) -> bool:
     """Whether rows depend on one another at almost all configurations, or at almost all that close the loops."""
-    return _are_dependent(_Loops.of(tree, constraints))
+    closed = rank_when_closed(tree, constraints)
+    return (closed is not None and closed[0] < closed[1]) or are_always_dependent(tree, constraints)
 
 
 @lru_cache(maxsize=256)
 @undisturbed
-def _are_dependent(asked: _Loops) -> bool:
-    closed = rank_when_closed(asked.tree, asked.constraints)
-    return (closed is not None and closed[0] < closed[1]) or _are_always_dependent(asked)
-
-
-def are_always_dependent(tree: Tree, constraints: Sequence[Constraint]) -> bool:
+def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
     """Whether rows depend on one another at almost all configurations, whether they close loops or not."""
-    return _are_always_dependent(_Loops.of(tree, constraints))
-
-
-@lru_cache(maxsize=256)
-@undisturbed
-def _are_always_dependent(asked: _Loops) -> bool:
-    tree, constraints = asked.tree, asked.constraints
     if not constraints:
         return False
     rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)))
@@ -123,8 +101,11 @@ def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array,
     return None if found is None else found[2:]
 
 
+@body_of("Tree.independent")
+@lru_cache(maxsize=256)
+@undisturbed
 def independent_coordinates(
-    tree: Tree, constraints: Sequence[Constraint], names: Sequence[str] | None = None
+    tree: Tree, constraints: Constraints, names: tuple[str, ...] | None = None
 ) -> tuple[int, ...]:
     """Degrees of freedom whose velocities determine all others where constraints hold, at almost all such places.
 
@@ -136,15 +117,8 @@ def independent_coordinates(
     ConstraintError
         No configuration is found at which constraints hold; the joints named are too few or depend on one another.
     """
-    return _independent(_Loops.of(tree, constraints), None if names is None else tuple(names))
-
-
-@lru_cache(maxsize=256)
-@undisturbed
-def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...]:
-    tree, constraints = asked.tree, asked.constraints
     with np.errstate(all="ignore"):
-        q = _closed_configurations(asked)
+        q = _closed_configurations(tree, constraints)
     if not len(q):
         raise ConstraintError(
             "constraints", "some that hold at one of many configurations", f"none that do for {tree.name!r}",
@@ -177,25 +151,20 @@ def _independent(asked: _Loops, names: tuple[str, ...] | None) -> tuple[int, ...
     return tuple(chosen)
 
 
+@lru_cache(maxsize=256)
+@undisturbed
 def usual_output(
-    tree: Tree, constraints: Sequence[Constraint], independent: Sequence[int], output: Sequence[Constraint]
+    tree: Tree, constraints: Constraints, independent: tuple[int, ...], output: Constraints
 ) -> tuple[float, int]:
     """How far rows of an output move where constraints hold, as a part of `row_squares`, and how many independently.
 
     That is the median of the largest row, of independent coordinates that move at one, and the largest rank.
     """
-    return _usual_output(_Loops.of(tree, constraints), tuple(independent), _Loops.of(tree, output))
-
-
-@lru_cache(maxsize=256)
-@undisturbed
-def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -> tuple[float, int]:
-    tree = asked.tree
 
     def moved_of(problem: Problem) -> tuple[Problem, Matrix]:
         still, ops = [0.0] * tree.nv, problem.ops
         closed = DynamicsProblem(problem, still, None, gravity=ops.zeros(3, 1))
-        of_output = Problem(ops, tree, output.constraints, problem.q)
+        of_output = Problem(ops, tree, output, problem.q)
         return of_output, moved_rows(of_output, transmission(closed, independent).G, independent)
 
     def usual(problem: Problem) -> list[Matrix]:
@@ -203,10 +172,10 @@ def _usual_output(asked: _Loops, independent: tuple[int, ...], output: _Loops) -
         return [moved, from_entries(problem.ops, row_squares(of_output))]
 
     with np.errstate(all="ignore"):
-        q = _closed_configurations(asked)
-        moved, sizes = at_configurations(tree, asked.constraints, q, usual)
+        q = _closed_configurations(tree, constraints)
+        moved, sizes = at_configurations(tree, constraints, q, usual)
         part = float(np.median(np.max(np.sum(np.nan_to_num(moved) ** 2, axis=-1) / sizes[..., 0], axis=-1)))
-        (ranks,) = at_configurations(tree, asked.constraints, q, lambda x: [x.ops.matrix([[rank(*moved_of(x), part)]])])
+        (ranks,) = at_configurations(tree, constraints, q, lambda x: [x.ops.matrix([[rank(*moved_of(x), part)]])])
         return part, int(np.nanmax(ranks))
 
 
@@ -237,15 +206,14 @@ def _rows_in_units(problem: Problem) -> list[Matrix]:
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
     loops = tuple(c for c in constraints if c.is_loop and len(c.carriers(tree)) == 2)
-    return _rank(_Loops.of(tree, loops)) if loops else None
+    return _rank(tree, loops) if loops else None
 
 
 @lru_cache(maxsize=256)
 @undisturbed
-def _rank(asked: _Loops) -> tuple[int, int, Array, Array] | None:
-    tree, loops = asked.tree, asked.constraints
+def _rank(tree: Tree, loops: Constraints) -> tuple[int, int, Array, Array] | None:
     with np.errstate(all="ignore"):
-        q = _closed_configurations(asked)
+        q = _closed_configurations(tree, loops)
         if not len(q):
             return None
         rank, m = _rank_at(tree, loops, q)
@@ -261,9 +229,8 @@ def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _closed_configurations(asked: _Loops) -> Array:
+def _closed_configurations(tree: Tree, loops: Constraints) -> Array:
     """Configurations (k, nq) at which the loops are closed, from random ones; k may be zero."""
-    tree, loops = asked.tree, asked.constraints
     random, half = np.random.default_rng(0), STARTS // 2
     near = tree.integrate(tree.neutral(), random.normal(0.0, NEAR, (half, tree.nv)))
     q = np.concatenate([near, generic_configurations(tree, random, (STARTS - half,))])

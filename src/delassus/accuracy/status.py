@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.iterate import Iterated
 from delassus.accuracy.rank import DependentRows, by_mass, mass_condition
+from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.errors import warn
-from delassus.frozen import Explained, Frozen, cached_property
+from delassus.frozen import Explained, cached_property
 from delassus.spatial.rotations import Array
 
 EPSILON = float(np.finfo(float).eps)
@@ -37,6 +37,16 @@ stays missing."""
 LEAST_SIZE = 1e-4
 """A row is made of this part of what all rows together are made of, at unit diagonal: one may be at rest but for their
 round-off."""
+
+TOLERANCE = 1e-9
+"""Iterations have converged where as many again change what the rows miss by less, relative to what they ask for."""
+
+ROUNDING = 64.0
+"""Round-off of accelerations without constraints, over that of those which joint forces cause alone: in balance
+nothing else is left of them."""
+
+SMALLEST = 1e-300
+"""What keeps a quotient from being 0 / 0 where nothing moves and nothing is asked for."""
 
 
 class DynamicsStatus(Explained):
@@ -86,9 +96,17 @@ def warn_of(whose: str, counts: Mapping[Any, int], total: int, advice: str, what
             warn(f"{said}. {advice}", kind=f"{whose}: {status.name}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resolved(Frozen):
-    """Solutions of a batch, dependent rows dealt with; all arrays are read-only.
+class Iterated(NamedTuple):
+    """Report of proximal iterations by state (...); ``residual`` is the norm of the rows' (m/s², rad/s²)."""
+
+    iterations: NDArray[np.int_]
+    residual: Array
+    converged: NDArray[np.bool_]
+
+
+@dataclass(slots=True, eq=False)
+class Resolved:
+    """Solutions of a batch, dependent rows dealt with.
 
     ``rank`` (...) counts soft rows as independent, and not those of constraints that are off; ``redundant`` (..., m)
     are rows that depend on those before them, none where the status is `FAILED`. ``dependent`` (..., 1 + 3 m² + m) are
@@ -300,3 +318,25 @@ def _least_squares(system: System, where: NDArray[np.bool_]) -> tuple[Array, Arr
     dependent = np.concatenate([np.ones((*where.shape, 1)), *squares, missed[..., 0]], axis=-1)
     dependent = np.where(where[..., None], dependent, 0.0)
     return f[..., 0], qdd[..., 0], held, left[..., 0], dependent
+
+
+def iterations_of(
+    G: Array, asked: Array, gamma: Array, by_joints: Array, b: Array, tolerance: float, most: int
+) -> Iterated:
+    """How many iterations each state (k) needs, `ITERATIONS` and ``most`` at most; the residual is that of none.
+
+    ``asked`` (k, m) are the accelerations of rows that constraints add, of ``gamma``, ``by_joints`` those that joint
+    forces cause, and ``b`` (k, 2 n − 1, m) what rows miss after each of the iterations.
+    """
+    scale = 1.0 / np.maximum(np.diagonal(G, axis1=-2, axis2=-1), np.finfo(float).tiny)
+    rounding = ROUNDING * np.finfo(float).eps / tolerance * by_joints
+    size = np.sum(scale * (gamma * gamma + (gamma - asked) ** 2 + rounding * rounding), axis=-1)
+
+    most, n = min(most, ITERATIONS), len(b)
+    converged, iterations = np.zeros(n, dtype=bool), np.full(n, most)
+    for k in range(1, most + 1):
+        iterations[~converged] = k
+        if k > 1:  # accelerations of the rows by those asked for and had without constraints, all at unit diagonal
+            x = b[:, k - 1] - b[:, 2 * k - 2]
+            converged |= np.sqrt(np.sum(scale * x * x, axis=-1) / (size + SMALLEST)) <= tolerance
+    return Iterated(iterations, np.zeros(n), converged)

@@ -46,13 +46,9 @@ class CompiledRequest:
         found = self.run()
         return named_tuple(*found)(*found.values())
 
-    def refusal(self) -> ConfigurationError:
-        """Error of what needs more than a kernel returns."""
+    def __getattr__(self, name: str) -> Any:  # what needs more than a kernel returns
         came = " and ".join(sorted({library_of(type(x)) for x in self._values.values()} - {""}))
-        return ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
-
-    def __getattr__(self, name: str) -> Any:
-        raise self.refusal()
+        raise ConfigurationError("arrays", "NumPy arrays here", f"arrays of {came}", "Convert them.")
 
 
 def bind(
@@ -75,7 +71,7 @@ def bind(
         if kept.control != "tau" and "tau" in states:
             named = {kept.control if name == "tau" else name: x for name, x in states.items()}
         if not any(map(library_of, map(type, named.values()))):
-            return kept.call(*checked_values(tree, kept.arguments, named, kept.values))
+            return calls.DirectCall(kept, *checked_values(tree, kept.arguments, named, kept.values))
     asked, values = _asked(tree, constraints, quantity, method, derivative, given)
     states = {asked.control if name == "tau" else name: x for name, x in states.items()}
     kinds: list[Any] = [type(x) for x in (*states.values(), *values.values())]
@@ -84,10 +80,10 @@ def bind(
         return compiled  # type: ignore[no-any-return]
     arrays, batch = checked_values(tree, asked.arguments, {**states, **values})
     if key is None:
-        return calls.kept_for(asked).call(arrays, batch)
+        return calls.DirectCall(calls.kept_for(asked), arrays, batch)
     kept = calls.Kept(asked, quantity, {name: arrays[name] for name in values})
     calls.KEPT.keep(key, kept)
-    return kept.call(arrays, batch)
+    return calls.DirectCall(kept, arrays, batch)
 
 
 def _asked(

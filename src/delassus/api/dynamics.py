@@ -141,8 +141,9 @@ def forward_dynamics(
     if max_iterations is not None:
         advice = "Leave it out for the default."
         bound.max_iterations = check_whole("max_iterations", max_iterations, advice, least=1)
-    bound.error_bound = check_error_bound(error_bound)
-    found: ForwardDynamics = bound.reported(lambda bound, _: solved(bound, bound.resolved[0], bound.request.method))
+    if error_bound is not None:
+        bound.error_bound = check_error_bound(error_bound)
+    found: ForwardDynamics = bound.reported(solved)
     return found
 
 

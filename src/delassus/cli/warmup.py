@@ -11,9 +11,9 @@ import numpy as np
 
 from delassus.compiler.machine.background import waiting
 from delassus.contact import Box, Collider, CollisionDetector, HalfSpace, Scene, Sphere
-from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.model.mechanisms import free_body
 from delassus.simulate.simulator import Simulator
+from delassus.solvers.registry import ImpulseSolver
 
 NOT_REACHED = 1e-300
 """A tolerance that makes a solver try all that it has."""

@@ -481,6 +481,7 @@ class Evaluated:
         self._code, self._k = self._free.pop()
         place = self._code.address_of_data("programs") + 8 * self._k
         ctypes.c_int64.from_address(place).value = self._record.ctypes.data
+        self._span = self._code.address(f"span{self._k}")
 
     def __del__(self) -> None:
         if hasattr(self, "_k"):
@@ -489,7 +490,7 @@ class Evaluated:
     def address(self, function: str) -> int:
         """Address of ``span``."""
         assert function == "span", function
-        return self._code.address(f"span{self._k}")
+        return self._span
 
 
 def laid_out(program: Program) -> bytes:

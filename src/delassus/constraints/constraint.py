@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, starmap
 from math import prod
 from typing import Any, Protocol
 
@@ -426,5 +426,5 @@ def exact(values: object) -> str:
 
 def row_slices(constraints: Sequence[Constraint]) -> tuple[slice, ...]:
     """Rows of the stacked constraints that each one has."""
-    ends = accumulate((c.size for c in constraints), initial=0)
-    return tuple(slice(start, stop) for start, stop in pairwise(ends))
+    ends = accumulate([c.size for c in constraints], initial=0)
+    return tuple(starmap(slice, pairwise(ends)))

@@ -20,18 +20,18 @@ from delassus.contact.formulate import formulate
 from delassus.contact.formulations.collide import collide
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution
 from delassus.contact.kernel_contacts import ground_below
-from delassus.contact.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
-from delassus.contact.results import Solution, SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import ContactDynamics, Snapshot, State
-from delassus.contact.solvers.admm import admm
-from delassus.contact.solvers.interior import convex, interior
-from delassus.contact.solvers.lemke import lemke
-from delassus.contact.solvers.mixed import solve_mixed
-from delassus.contact.solvers.nsgs import nsgs
-from delassus.contact.solvers.pgs import pgs
 from delassus.formats.colliders import load_colliders, load_ignored
 from delassus.model.shapes import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Sphere
+from delassus.solvers.admm import admm
+from delassus.solvers.interior import convex, interior
+from delassus.solvers.lemke import lemke
+from delassus.solvers.mixed import solve_mixed
+from delassus.solvers.nsgs import nsgs
+from delassus.solvers.pgs import pgs
+from delassus.solvers.problems import LCP, MLCP, ConeProblem, PolyhedralLCP, RelaxedProblem
+from delassus.solvers.results import Solution, SolverStatus
 from delassus.version import renamed as _renamed
 
 __all__ = [

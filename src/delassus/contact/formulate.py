@@ -11,13 +11,13 @@ from delassus.contact.collision import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem
-from delassus.contact.problems import check_directions
 from delassus.contact.scene import Scene, check_scene
 from delassus.contact.scene_parts import check_points_alone
 from delassus.contact.snapshot import ConstraintRows, ContactDynamics, Snapshot, State
-from delassus.contact.solvers.registry import PATCHES, SOLVERS
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_number, finite_array
+from delassus.solvers.problems import check_directions
+from delassus.solvers.registry import PATCHES, SOLVERS
 
 
 def formulate(

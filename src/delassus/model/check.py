@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, reduce
 from math import isfinite, prod, sqrt
-from operator import add
+from operator import add, mul
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ def common_batch(
 def normalised(array: Array, part: slice, what: str) -> Array:
     """Scale a part of the last axis to unit length, in place; or raise `ConfigurationError` where it is far from it."""
     if array.ndim == 1:  # the same to the bit, in a fifth of the time
-        of_one = sqrt(reduce(add, [x * x for x in array[part].tolist()]))  # `sum` rounds in another way
+        numbers = array[part].tolist()
+        of_one = sqrt(reduce(add, map(mul, numbers, numbers)))  # `sum` rounds in another way
         if abs(of_one - 1.0) <= UNIT_LENGTH_TOLERANCE:
             array[part] /= of_one
             return array

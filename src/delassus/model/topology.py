@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name
-from delassus.frozen import ByContent, Parts, read_only
+from delassus.frozen import BODIES, ByContent, Parts, read_only
 from delassus.model.actuators import Actuator
 from delassus.model.check import (
     check_choice,
@@ -311,10 +311,7 @@ class Topology(ByContent):
         >>> ds.mechanisms.chain(3).independent.shape  # nothing holds it
         (3, 3)
         """
-        from delassus.accuracy.closed_loops import independent_coordinates
-
-        found = independent_coordinates(self, self.constraints)  # type: ignore[arg-type]  # all of these are trees
-        return np.asarray(np.eye(self.nv)[list(found)])
+        return np.asarray(np.eye(self.nv)[list(BODIES["Tree.independent"](self, self.constraints))])
 
     @property
     def reference_configurations(self) -> Mapping[str, Array]:

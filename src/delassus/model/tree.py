@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
+from delassus.frozen import BODIES
 from delassus.model.check import (
     check_batch,
     check_generator,
@@ -458,9 +459,8 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_urdf().splitlines()[0])
         <robot name="chain1">
         """
-        from delassus.formats.urdf.write import write_urdf
-
-        return write_urdf(self, unsupported)
+        text: str = BODIES["Tree.to_urdf"](self, unsupported)
+        return text
 
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
@@ -490,9 +490,8 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_mjcf().splitlines()[0])
         <mujoco model="chain1">
         """
-        from delassus.formats.mujoco.write import write_mjcf
-
-        return write_mjcf(self, unsupported)
+        text: str = BODIES["Tree.to_mjcf"](self, unsupported)
+        return text
 
 
 def total_mass(tree: Tree) -> float:

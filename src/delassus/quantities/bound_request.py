@@ -44,7 +44,7 @@ from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
-from delassus.planner.elimination import fewest_operations
+from delassus.quantities.planner.elimination import fewest_operations
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.dual_ops import Dual, DualOps, Rates

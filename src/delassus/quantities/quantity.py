@@ -118,7 +118,7 @@ class Quantity:
         Number of outputs, the first ones, that are the next values of its first inputs: what `delassus.rollout`
         repeats; 0 of what is no time step.
     report : callable or None
-        From a direct call, `Resolved` and the method's name to the solution that users get.
+        From a direct call that is solved, and its outputs, to what users get.
     jacobian : callable or None
         From a `BoundRequest` to the derivatives of each output with the first arguments, of what has no status with
         all inputs, by formulas and in tangents of configurations; programs are differentiated for the others.

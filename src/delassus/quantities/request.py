@@ -22,10 +22,10 @@ from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
-from delassus.planner.plan import plan
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
+from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
 
@@ -194,9 +194,9 @@ class Request(ByContent):
         return not self.options.active and are_always_dependent(self.tree, self._hard)
 
     @property
-    def _hard(self) -> list[Constraint]:
+    def _hard(self) -> tuple[Constraint, ...]:
         soft = self.options.soft
-        return [c for k, c in enumerate(self.constraints) if not (soft and soft[k])]
+        return tuple(c for k, c in enumerate(self.constraints) if not (soft and soft[k]))
 
     @property
     def states(self) -> int:

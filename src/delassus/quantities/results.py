@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,23 +193,23 @@ def _report(found: ForwardDynamics | ImpulseDynamics) -> str:
 
 def impulses_found(bound: Any, found: dict[str, Array]) -> ImpulseDynamics:
     """The result of an impact; its arrays are read-only."""
-    _, impulses, status, error, rank, redundant, method, *_ = _fields(bound, bound.resolved[0], bound.request.method)
+    _, impulses, status, error, rank, redundant, method, *_ = _fields(bound)
     return ImpulseDynamics(found["v_next"], impulses, status, error, rank, redundant, method, bound)
 
 
-def solved(bound: Any, resolved: Resolved, method: str) -> ForwardDynamics:
+def solved(bound: Any, _: Mapping[str, Array]) -> ForwardDynamics:
     """The result of a method; its arrays are read-only."""
-    return ForwardDynamics(*_fields(bound, resolved, method))
+    return ForwardDynamics(*_fields(bound))
 
 
 def differentiated(bound: Any, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
-    return DynamicsDerivatives(*_fields(bound, bound.resolved[0], "ltl"), *(found[name] for name in DERIVATIVES))
+    return DynamicsDerivatives(*_fields(bound, "ltl"), *(found[name] for name in DERIVATIVES))
 
 
-def _fields(bound: Any, resolved: Resolved, method: str) -> tuple[Any, ...]:
-    forces = tuple([np.array(resolved.forces[..., rows]) for rows in row_slices(bound.request.constraints)])
-    i = resolved.iterated
+def _fields(bound: Any, method: str = "") -> tuple[Any, ...]:
+    resolved: Resolved = bound.resolved
+    forces, i = tuple([np.array(resolved.forces[..., rows]) for rows in bound.kept.rows]), resolved.iterated
     iterations, residual = (None, None) if i is None else (i.iterations, i.residual)
     found = resolved.status, resolved.error, resolved.rank, resolved.redundant
-    return resolved.qdd, forces, *found, method, iterations, residual, bound
+    return resolved.qdd, forces, *found, method or bound.request.method, iterations, residual, bound

@@ -164,7 +164,7 @@ class AnyKernel(ABC):
             "jacobian": of each result with each argument, ``∂y/∂x``. "tangent_jacobian": the same where configurations
             change, as arguments and as results, along the tangent of ``tree.integrate``; for free and ball joints in
             the frame of their link, as ``v`` is: Pinocchio's convention. Both by formulas where there are some: of
-            dynamics, steps, impulses, inverse dynamics, motions of frames, momentum, energies, centre of mass; of
+            dynamics, steps, impulses, inverse dynamics, motions of frames, momentum, centre of mass, `integrate`; of
             "jacobian" only if no joint has a quaternion. "jvp": with a tangent for each argument, the tangents of the
             results, ``ẏ = (∂y/∂x) ẋ``. "vjp": with a cotangent for each result, the cotangents of the arguments,
             ``x̄ = (∂y/∂x)ᵀ ȳ``. Of several, each is that of the kernel that those before it make.

@@ -1,7 +1,7 @@
 """Calls of programs that the evaluator runs, which are kept for the next call.
 
 States that a program does not solve, and rows that depend on one another, are dealt with on arrays that programs return
-(`SolvedCall`).
+(`DirectCall.solved`).
 """
 
 from __future__ import annotations
@@ -11,28 +11,31 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.iterate import TOLERANCE, Iterated, iterations_of
 from delassus.accuracy.policy import ACCURATE, ERROR_BOUND
 from delassus.accuracy.rank import by_mass, least_squares, mass_condition
 from delassus.accuracy.status import (
     EPSILON,
+    TOLERANCE,
     DynamicsStatus,
+    Iterated,
     Resolved,
     System,
     are_finite,
+    iterations_of,
     resolve,
     warn_of,
     worst,
 )
 from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
+from delassus.constraints import row_slices
 from delassus.frozen import cached_property
 from delassus.quantities.estimate import is_long
 from delassus.quantities.evaluate import (
@@ -66,6 +69,7 @@ class Kept:
         self.request, self.quantity, self.values = asked, quantity, values
         self.arguments, self.control = asked.arguments, asked.control
         self.outputs, self.shapes = [o.name for o in asked.outputs], [asked.shape_of(o) for o in asked.outputs]
+        self.sizes, self.rows = np.array([c.size for c in asked.constraints], dtype=int), row_slices(asked.constraints)
         is_whole = not isinstance(quantity.run, SystemStage)
         solves = is_whole and quantity.has_status
         self.is_dependent = solves and is_known(asked, "dependent", self._is_dependent)
@@ -92,10 +96,6 @@ class Kept:
     def entry(self) -> Any:
         """What calls the program, as machine code is called; `NotImplemented` where it leaves that to `computed`."""
         return self.kernel.entry
-
-    def call(self, values: dict[str, Array], batch: tuple[int, ...]) -> DirectCall:
-        """A call at these values of arguments."""
-        return (SolvedCall if self.quantity.has_status else DirectCall)(self, values, batch)
 
 
 class _Cache:
@@ -142,42 +142,34 @@ def kept_for(asked: Request) -> Kept:
     return found
 
 
-def _all_resolved(
-    call: Any, results: Sequence[Array], error: Array, flagged: NDArray[np.bool_], last: Resolved | None
-) -> Resolved:
-    """How all states of a call were solved: by a program, whose rows are independent, or those flagged by the rest."""
-    sizes = np.array([c.size for c in call.request.constraints], dtype=int)
-    acts = np.broadcast_to(call.values.get("active", 1.0), (*call.batch, len(sizes))) != 0.0
-    status = np.full(call.batch, DynamicsStatus.SOLVED, dtype=object)
-    redundant = np.zeros((*call.batch, sizes.sum()), dtype=bool)
-    rank, error = np.array(acts @ sizes), np.array(np.maximum(error, EPSILON))
-    if last is not None:
-        status[flagged] = last.status
-        rank[flagged], redundant[flagged], error[flagged] = last.rank, last.redundant, last.error
-    iterated = None if last is None else last.iterated
-    if iterated is not None:  # of all states
-        iterated = Iterated(*(np.reshape(getattr(iterated, f.name), call.batch) for f in fields(iterated)))
-    return Resolved(results[0], results[min(1, len(results) - 1)], status, rank, redundant, error, iterated)
+_ACCELERATIONS, _VELOCITIES = ["qdd", "forces"], ["v_next", "impulses"]
+"""Outputs that are solutions of one system themselves, of an impact but for the velocities before it."""
 
 
 class DirectCall:
-    """A direct call: the program of its request, and its arguments."""
+    """A direct call: the program of its request, and its arguments.
 
-    __slots__ = ("batch", "kept", "values")
+    States of some quantities have a status: those that the program does not solve are solved in other ways, and
+    ``resolved`` says how all were.
+    """
+
+    error_bound = ERROR_BOUND["float64"]
+    tolerance, max_iterations = TOLERANCE, ITERATIONS
+    resolved: Resolved
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
-        self.kept, self.values, self.batch = kept, values, batch
+        self.kept, self.request, self.values, self.batch = kept, kept.request, values, batch
 
     def __reduce__(self) -> tuple[Any, ...]:
         return call_of, (self.request, self.values, self.batch)
 
-    @property
-    def request(self) -> Request:
-        """What is asked for."""
-        return self.kept.request
-
     def run(self) -> dict[str, Array]:
-        """Outputs by name, each (*batch, *shape)."""
+        """Outputs by name, each (*batch, *shape); a warning where states are not solved, or have large errors."""
+        if self.kept.quantity.has_status:
+            solved, status, asked = self.solved(), self.resolved.status, self.request
+            advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
+            warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
+            return solved
         found = NotImplemented if self.kept.is_dense else self.kept.entry(*self.values.values())
         if found is NotImplemented:  # its first call, one of several axes, or large errors
             found, error = self.computed()
@@ -251,57 +243,38 @@ class DirectCall:
         warn_of_errors(asked, error, ERROR_BOUND["float64"])
 
     def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs."""
-        return make(self, self.run())
+        """What users get: what ``make`` makes of the call and of its outputs, and that has the statuses if any."""
+        return make(self, self.solved() if self.kept.quantity.has_status else self.run())
 
     def system(self) -> System:
         """What forward dynamics or an impact solves at its states."""
         return system_at(self)
 
-
-_ACCELERATIONS, _VELOCITIES = ["qdd", "forces"], ["v_next", "impulses"]
-"""Outputs that are solutions of one system themselves, of an impact but for the velocities before it."""
-
-
-class SolvedCall(DirectCall):
-    """A direct call whose states have a status; those that its program does not solve are solved in other ways."""
-
-    __slots__ = ("error_bound", "max_iterations", "resolved", "tolerance")
-
-    def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
-        super().__init__(kept, values, batch)
-        self.error_bound, self.resolved = ERROR_BOUND["float64"], list[Resolved]()
-        self.tolerance, self.max_iterations = TOLERANCE, ITERATIONS
-
-    def run(self) -> dict[str, Array]:
-        """Outputs by name; a warning for each status that says that states are not solved."""
-        found = self.solved()
-        asked, status = self.request, self.status
-        advice = f'compile(tree, constraints, "{asked.quantity.name}") says which with return_status=True.'
-        warn_of(f"{asked.quantity.name} of {asked.tree.name!r}", Counter(status.ravel()), status.size, advice)
-        return found
-
     def solved(self) -> dict[str, Array]:
-        """Outputs by name."""
-        if self.kept.is_left:
-            results = [np.full((*self.batch, *shape), np.nan) for shape in self.kept.shapes]
-            error = np.full(self.batch, np.inf)
+        """Outputs by name, of states that have a status."""
+        kept, batch = self.kept, self.batch
+        if kept.is_left:
+            results = [np.full((*batch, *shape), np.nan) for shape in kept.shapes]
+            error = np.full(batch, np.inf)
         else:
             results, error = self.computed()
-        found = results if isinstance(results, list) else [results]
-        flagged, last = np.asarray(~(error <= self.error_bound) | self.kept.is_dependent), None
+        found, iterated = results if isinstance(results, list) else [results], None
+        flagged = np.asarray(~(error <= self.error_bound) | kept.is_dependent)
+        acts = np.broadcast_to(self.values.get("active", 1.0), (*batch, len(kept.sizes))) != 0.0
+        status = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
+        redundant = np.zeros((*batch, kept.sizes.sum()), dtype=bool)
+        rank, errors = np.array(acts @ kept.sizes), np.array(np.maximum(error, EPSILON))
         if flagged.any():
             with np.errstate(all="ignore"):
                 outputs, last = self._rest(flagged, [x[flagged] for x in found], error[flagged])
             for x, y in zip(found, outputs, strict=True):
                 x[flagged] = y
-        self.resolved.append(_all_resolved(self, found, error, flagged, last))
-        return dict(zip(self.kept.outputs, found, strict=True))
-
-    @property
-    def status(self) -> NDArray[np.object_]:
-        """Of each state (*batch), once it is solved."""
-        return self.resolved[-1].status
+            status[flagged] = last.status
+            rank[flagged], redundant[flagged], errors[flagged] = last.rank, last.redundant, last.error
+            if last.iterated is not None:  # of all states
+                iterated = Iterated._make(np.reshape(x, batch) for x in last.iterated)
+        self.resolved = Resolved(found[0], found[min(1, len(found) - 1)], status, rank, redundant, errors, iterated)
+        return dict(zip(kept.outputs, found, strict=True))
 
     def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
         """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""
@@ -365,10 +338,6 @@ class SolvedCall(DirectCall):
         missed = system.deficit - (system.G @ forces[..., None])[..., 0]
         iterated.residual[:] = np.linalg.norm(missed, axis=-1)
         return iterated
-
-    def reported(self, make: Callable[[Any, dict[str, Array]], T]) -> T:
-        """What users get: what ``make`` makes of the request and of its outputs, and that has statuses."""
-        return make(self, self.solved())
 
 
 def _dense(at: DirectCall, number: int, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
@@ -437,7 +406,7 @@ def system_of(
     return System(*found, sizes=sizes[first:], softness=asked.options.soft[first:], flags=flags[first:])
 
 
-def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> Any:
+def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> DirectCall:
     """A call in another process, or of states that a kernel has not solved."""
     kept = kept_for(asked)
-    return kept.call({a.name: np.asarray(values[a.name], dtype=float) for a in kept.arguments}, batch)
+    return DirectCall(kept, {a.name: np.asarray(values[a.name], dtype=float) for a in kept.arguments}, batch)

@@ -1,6 +1,6 @@
 """States that a kernel does not solve: solved again, as direct calls are, in float64 and by the evaluator.
 
-Dynamics and time steps, whose states have a status, are direct calls (`SolvedCall`). Contact steps are made with more
+Dynamics and time steps, whose states have a status, are direct calls (`DirectCall`). Contact steps are made with more
 sweeps, and then with impulses of each state by the solvers of scenes; their derivatives with more sweeps alone. What
 has no status is evaluated in float64, errors estimated by what solutions miss where that is possible.
 """
@@ -8,7 +8,7 @@ has no status is evaluated in float64, errors estimated by what solutions miss w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,17 +17,23 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import DynamicsStatus, are_finite
-from delassus.algorithms.contact.solvers import EXACT
+from delassus.algorithms.contact.problem import StepProblem
 from delassus.quantities.evaluate import exact_step, inputs_at, of_numbers
 from delassus.quantities.quantity import GIVEN
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import CpuKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.runtime.calls import SolvedCall, call_of
+from delassus.runtime.calls import DirectCall, call_of
 from delassus.spatial.rotations import Array
 
 PATIENCE = 1_000
 """Sweeps of contact steps that few do not solve."""
+
+PASSES = 2000
+"""Most iterations of `nsgs` for a state of a contact step."""
+
+STRICTER = 0.1
+"""Part of the tolerance that its impulses are held to."""
 
 
 class UnsolvedStates(NamedTuple):
@@ -39,7 +45,7 @@ class UnsolvedStates(NamedTuple):
     again: NDArray[np.bool_]
     status: NDArray[np.object_]
     error: NDArray[Any]
-    call: SolvedCall | None = None
+    call: DirectCall | None = None
 
     @property
     def counts(self) -> Counter[Any]:
@@ -71,10 +77,10 @@ def solve_states(
         if asked.has_status:
             call = call_of(asked, values, (n,))
             call.error_bound = bound
-            outputs, found = [*call.solved().values()], np.array(call.status)
+            outputs, found = [*call.solved().values()], np.array(call.resolved.status)
             taken = left | ((found != DynamicsStatus.SOLVED) & (found != DynamicsStatus.INACCURATE))
             found[~taken] = DynamicsStatus.SOLVED
-            errors = np.max([np.zeros(n), *(x.error for x in call.resolved)], axis=0)  # sensors may measure no forces
+            errors = call.resolved.error
         else:
             outputs, errors = _evaluated_again(kernel, values, [x[where] for x in results], bound)
             taken, found = are_finite(outputs, (n,)), np.full(n, DynamicsStatus.SOLVED, dtype=object)
@@ -142,5 +148,64 @@ def exact_steps(asked: Request, values: Mapping[str, Any], n: Any) -> tuple[list
             return [x.reshape(n, *shape) for x, shape in zip(results, shapes, strict=True)], solved[:, 0] > 0.0
         numbers = iter(found[0].T)
         problem = of_numbers(unsolved.problem, lambda _, left=numbers: next(left))  # type: ignore[misc]
-        impulses = np.stack(EXACT[0](problem, unsolved.tolerance), axis=1)
+        impulses = np.stack(_exact_impulses(problem, unsolved.tolerance), axis=1)
         given[GIVEN[len(sizes)]], sizes = impulses, (*sizes, impulses.shape[1])
+
+
+def _exact_impulses(problem: StepProblem, tolerance: float) -> list[Any]:
+    """Impulses (one array a row) of the states of a batch, by `nsgs`, which ends where sweeps do not.
+
+    The problem becomes that of `ConeProblem`: each side of a limit is a contact without friction, dry friction one
+    without a normal (`delassus.contact.joint_contacts`), and a least normal impulse an offset of friction. Rows of
+    spins of patches are further groups of three.
+    """
+    from delassus.solvers.registry import ImpulseSolver
+
+    bounds: list[Any] = [x for y in problem.joints for x in (*y.bounds, y.friction) if x is not None]
+    given = [x for y in problem.points for x in (y.friction, y.floor) if x is not None]
+    entries = [x for row in problem.G for x in row]
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (*problem.b, *bounds, *given, *entries)))
+
+    def states(x: Any) -> Array:
+        return np.broadcast_to(np.asarray(x, float), shape).reshape(-1)
+
+    floors = [0.0 if point.floor is None else point.floor for point in problem.points]
+    raised = [(point.row + 2, floor) for point, floor in zip(problem.points, floors, strict=True)]
+    free = [sum((row[k] * floor for k, floor in raised), x) for row, x in zip(problem.G, problem.b, strict=True)]
+    rows, signs, right, mu, offsets = list[int](), list[Any](), list[Any](), list[Any](), list[Any]()
+    patches = dict[int, int]()
+
+    def add(own: Sequence[int], sides: Sequence[Any], bound: Any, friction: Any, offset: Any) -> None:
+        rows.extend(own)
+        signs.extend(sides)
+        right.extend(side * (free[row] - bound) for row, side in zip(own, sides, strict=True))
+        mu.append(friction)
+        offsets.append(offset)
+
+    for point, floor in zip(problem.points, floors, strict=True):
+        add(range(point.row, point.row + 3), (1.0, 1.0, 1.0), 0.0, point.friction, point.friction * floor)
+    for joint in problem.joints:
+        for bound, side in zip(joint.bounds, (1.0, -1.0), strict=True):
+            if bound is not None:
+                add([joint.row] * 3, (0.0, 0.0, side), bound, 0.0, 0.0)
+        if joint.friction is not None:
+            add([joint.row] * 3, (1.0, 0.0, 0.0), 0.0, 0.0, joint.friction)
+    for k, point in enumerate(problem.points):
+        if point.spins:
+            patches[k], own = len(mu), list(point.spins)
+            missing = 3 - len(own)
+            add([*own, *own[:1] * missing], [point.over] * len(own) + [0.0] * missing, 0.0, 0.0, 0.0)
+    S = np.stack([states(x) for x in signs])
+    G = np.stack([np.stack([states(problem.G[i][j]) for j in rows]) for i in rows]) * S[:, None] * S
+    partner = np.full(len(mu), -1)
+    for i, j in patches.items():
+        partner[i] = j
+    b, *of_each = (np.stack([states(x) for x in values]) for values in (right, mu, offsets))
+    out, solver = np.zeros((len(problem.G), b.shape[1])), ImpulseSolver("nsgs", 4, STRICTER * tolerance, PASSES)
+    for k in range(b.shape[1]):
+        W = np.ascontiguousarray(0.5 * (G[:, :, k] + G[:, :, k].T))
+        free_of, friction, offset = (np.ascontiguousarray(x[:, k]) for x in (b, *of_each))
+        np.add.at(out[:, k], rows, S[:, k] * solver(W, free_of, friction, offset, partner=partner).p)
+    for point, floor in zip(problem.points, floors, strict=True):
+        out[point.row + 2] += states(floor)
+    return [x.reshape(shape) for x in out]

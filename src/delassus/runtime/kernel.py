@@ -208,11 +208,11 @@ class Kernel(CpuKernel):
         qdd, forces = (x.astype(float) for x in results)
         rank, redundant = np.full(batch, forces.shape[-1]), np.zeros(forces.shape, dtype=bool)
         if run.call is not None:
-            (found,) = run.call.resolved
-            rank[run.again], redundant[run.again] = found.rank, found.redundant
+            rank[run.again], redundant[run.again] = run.call.resolved.rank, run.call.resolved.redundant
         values = {a.name: x.astype(float) for a, x in zip(self.arguments, arrays, strict=True)}
-        resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
-        solution: ForwardDynamics = report(call_of(self.request, values, batch), resolved, self.method)
+        call = call_of(self.request, values, batch)
+        call.resolved = Resolved(qdd, forces, run.status, rank, redundant, run.error)
+        solution: ForwardDynamics = report(call, {})
         return solution
 
     # -- states ----------------------------------------------------------------------------------------------------

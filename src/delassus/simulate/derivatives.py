@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.changes.step import PulledStep, SceneStepChanges
 from delassus.contact.filters import moved_links
-from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.stepper import BlockSteps
@@ -24,6 +23,7 @@ from delassus.model.tree import Tree
 from delassus.simulate.controls import ControlRates, Controls
 from delassus.simulate.matrix import BlockMatrix
 from delassus.simulate.sensors import MovedPose
+from delassus.solvers.results import SolverStatus
 from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array

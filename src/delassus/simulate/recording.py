@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.contact.contacts import ContactSet
-from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene, check_scene
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_whole, is_whole
 from delassus.quantities.keywords import Passive
 from delassus.simulate import storage
+from delassus.solvers.results import SolverStatus
 from delassus.spatial.rotations import Array
 
 KIND = "recording"

@@ -15,12 +15,8 @@ from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import check_formulation
 from delassus.contact.formulations.impulses import FormulatedImpulses
-from delassus.contact.problems import check_directions
-from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene import Scene, check_scene
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import LIMIT, TOLERANCE, ImpulseSolver
-from delassus.contact.sparse.records import StepOptions
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError, shown, warn
 from delassus.frozen import cached_property
@@ -40,6 +36,10 @@ from delassus.simulate.derivatives import (
 from delassus.simulate.recording import Recorder, Recording, shown_progress
 from delassus.simulate.sensors import Sensing
 from delassus.simulate.state import PREFIX, checked_start, checked_state, one_state, restored
+from delassus.solvers.islands.records import StepOptions
+from delassus.solvers.problems import check_directions
+from delassus.solvers.registry import LIMIT, TOLERANCE, ImpulseSolver
+from delassus.solvers.results import SOLVED, SolverStatus
 from delassus.spatial.rotations import Array
 
 UNIT = "Check its unit."

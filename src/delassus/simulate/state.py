@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from delassus.accuracy.closed_loops import at_configurations
 from delassus.algorithms.jacobian import jacobian
 from delassus.contact.contacts import ContactSet
-from delassus.contact.results import SolverStatus
 from delassus.contact.scene import Scene
 from delassus.contact.sparse.stepper import IMPULSES, SLEEP, BlockSteps
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.model.check import check_text, check_whole, finite_array
 from delassus.quantities.keywords import Control
+from delassus.solvers.results import SolverStatus
 from delassus.spatial.rotations import Array
 
 PREFIX = "contacts_"

@@ -23,12 +23,12 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.contact.formulations import FORMULATIONS
-from delassus.contact.results import SOLVED, STATUSES, SolverStatus
-from delassus.contact.solvers.lemke import lemke_kernel
-from delassus.contact.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
-from delassus.contact.solvers.registry import LIMIT, ImpulseSolver
 from delassus.model.mechanisms import pendulum as chain_of_balls
 from delassus.scenes.pendulum import pendulum
+from delassus.solvers.lemke import lemke_kernel
+from delassus.solvers.pyramids import impulse_directions, impulses_of, linear_problem, regular_directions
+from delassus.solvers.registry import LIMIT, ImpulseSolver
+from delassus.solvers.results import SOLVED, STATUSES, SolverStatus
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact_assembly import grown, growth

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from rich.table import Table
 
-from delassus.contact.results import SOLVED
 from delassus.pictures.plots import centre_motion, swing_figure
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.ready import ReadyScene
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
+from delassus.solvers.results import SOLVED
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact import BRIEF, DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP, works_of

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from delassus.algorithms.contact.admm import admm
 from delassus.algorithms.contact.law import clamped
@@ -143,10 +142,6 @@ def pyramid(problem: StepProblem, x: PointLaw, p: Sequence[Scalar]) -> list[Scal
     each = zip(friction, steps, limits, strict=True)
     a, b, *turned = (clamped(ops, p[row] - step, -most, most) for row, step, most in each)
     return [a, b, n, *turned]
-
-
-EXACT: list[Callable[[Any, float], Any]] = []
-"""What solves a problem of arrays (n,) to the end, state by state; the package says it when it is imported."""
 
 
 class Unsolved(Exception):

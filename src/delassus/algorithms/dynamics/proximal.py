@@ -144,7 +144,7 @@ def mobilities(problem: Problem) -> list[Scalar]:
 
 
 def proximal(motion: DynamicsProblem) -> DynamicsSolution:
-    """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.iterate` has those that watch convergence."""
+    """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.status` watches convergence."""
     point = ProximalPoint(motion)
     if not motion.problem.n_rows:
         return pv_early(motion)

@@ -10,7 +10,7 @@ Each iteration is a step of Newton's method on ``x ∘ y = σ m``, with ``m`` th
 with a safeguard, and cones scaled as Nesterov and Todd do. Derivatives are those of one more step, and a last one is
 for ``A f = b``.
 
-Source: Nesterov and Todd 1998, Mehrotra 1992, as in `delassus.contact.solvers.interior`. *Deviation*: ``D``.
+Source: Nesterov and Todd 1998, Mehrotra 1992, as in `delassus.solvers.interior`. *Deviation*: ``D``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The Delassus matrix by every algorithm of its literature, one file each.
 
 `pv_fast` factorises ``G`` without forming it (PV-OSIM-fast), `product` applies it; `least_squares` solves with it where
-rows are dependent, and `operational_space_control` where directions are weak; `cut` is for `delassus.planner`.
+rows are dependent, and `operational_space_control` where directions are weak; `cut` is for the planner of
+`delassus.quantities`.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from delassus.algorithms.contact.law import PENETRATION
 from delassus.contact.audits.mujoco import Softness, mujoco_step
 from delassus.contact.audits.step import ContactStep
 from delassus.contact.formulations.problem import ContactSolution
-from delassus.contact.solvers.double_double import ROUNDING, cone_distance, de_saxce, natural_map
-from delassus.contact.solvers.registry import TOLERANCE
 from delassus.errors import ConfigurationError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number
 from delassus.model.kinematics import HEAVY
+from delassus.solvers.linear import ROUNDING, cone_distance, de_saxce, natural_map
+from delassus.solvers.registry import TOLERANCE
 from delassus.spatial.rotations import Array
 
 

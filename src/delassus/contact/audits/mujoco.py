@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from delassus.contact.audits.step import ContactStep
-from delassus.contact.solvers.double_double import natural_map
 from delassus.errors import ConfigurationError
 from delassus.formats.mujoco.named import NamedModel
+from delassus.solvers.linear import natural_map
 from delassus.spatial.rotations import Array
 
 PLACES = 0, 1, 5, 3, 4

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.problems import ASYMMETRY
-from delassus.contact.solvers.linear import mobilities
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen, cached_property, read_only
 from delassus.model.check import check_list, check_number, check_text, common_batch, finite_array, real_array
+from delassus.solvers.linear import mobilities
+from delassus.solvers.problems import ASYMMETRY
 from delassus.spatial.rotations import Array
 
 OPTIONAL = "force", "friction_offset", "torsional", "rolling", "J_angular", "angular_impulses"

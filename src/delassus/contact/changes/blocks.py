@@ -12,12 +12,12 @@ from delassus.contact.changes.record import StepRecord, record_of
 from delassus.contact.collision import CollisionDetector
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import INFINITE, Blocks
-from delassus.contact.sparse.records import StepOptions
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.errors import ConfigurationError
 from delassus.model.inertia import parameters_of_inertia
 from delassus.model.tree import Tree
 from delassus.quantities.keywords import Passive
+from delassus.solvers.islands.records import StepOptions
 from delassus.spatial.rotations import Array
 
 

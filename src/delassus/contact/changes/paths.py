@@ -20,7 +20,7 @@ from delassus.contact.collision.narrow_phase import find_touching, number_contac
 from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, StepPaths, follow_paths
 from delassus.contact.contacts import scales_of
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import StepOptions
+from delassus.solvers.islands.records import StepOptions
 from delassus.spatial.rotations import Array
 
 STEP = 1e-6

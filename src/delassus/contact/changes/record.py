@@ -8,11 +8,11 @@ import numpy as np
 
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.contacts import scales_of
-from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION, CONTACTS, DECOMPRESSION, ROWS
 from delassus.contact.sparse.stepper import BlockSteps
 from delassus.contact.sparse.turning import NONE
+from delassus.solvers.results import SolverStatus
 from delassus.spatial.rotations import Array
 
 

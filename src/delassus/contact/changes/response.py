@@ -8,7 +8,7 @@ counts ``s`` for each velocity and ``r`` for each impulse, that is ``λᵀ ∂ρ
 
 With ``D`` raised by ``δ`` of mobilities, ``μ`` is eliminated, and what ``δ`` changes is taken back by steps of
 iterative refinement on the equations without it. Rows that depend on others share impulses as if all yielded alike: the
-smallest ones. The matrix of each island is factorised sparsely (`delassus.contact.sparse.factor`).
+smallest ones. The matrix of each island is factorised sparsely (`delassus.solvers.islands.factor`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from delassus.contact.changes.contacts import ForceChanges, RowParts, Sides
 from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.record import ProblemRecord
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import BlockGraph, analyse, factorise, substitute
 from delassus.contact.sparse.records import Joints
+from delassus.solvers.islands.factor import BlockGraph, analyse, factorise, substitute
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

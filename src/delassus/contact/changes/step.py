@@ -31,9 +31,9 @@ from delassus.contact.changes.response import (
 )
 from delassus.contact.changes.turning import turning_changes
 from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, radius_rates
-from delassus.contact.results import SolverStatus
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
+from delassus.solvers.results import SolverStatus
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from delassus.algorithms.contact.law import passive_part
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution
-from delassus.contact.results import SOLVED, SolverStatus
-from delassus.contact.solvers.registry import TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, shown
+from delassus.solvers.registry import TOLERANCE, ImpulseSolver
+from delassus.solvers.results import SOLVED, SolverStatus
 from delassus.spatial.numpy_ops import NUMPY
 
 

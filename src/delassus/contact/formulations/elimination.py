@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.contact.formulations.formulation import Formulation
-from delassus.contact.solvers.mixed import eliminated
+from delassus.solvers.mixed import eliminated
 from delassus.spatial.rotations import Array
 
 NOISE = 1e-15

@@ -16,14 +16,14 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.formulations.problem import ContactProblem, ContactSolution
 from delassus.contact.joint_contacts import STEPS_AHEAD, JointContacts
-from delassus.contact.results import STATUSES
 from delassus.contact.snapshot import ContactDynamics
-from delassus.contact.solvers.registry import ImpulseSolver
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import OUT_OF_REACH, PATCH
 from delassus.contact.sparse.impact import DONE
 from delassus.contact.sparse.records import CONTACTS, ROWS, STATUS, STEP_FORWARD, Data
 from delassus.contact.sparse.springs import masses_in_step
+from delassus.solvers.islands.cone import OUT_OF_REACH, PATCH
+from delassus.solvers.registry import ImpulseSolver
+from delassus.solvers.results import STATUSES
 from delassus.spatial.rotations import Array
 
 IN_JOINTS = {"nmc": "mc", "nmc-os": "os"}

@@ -11,18 +11,17 @@ from delassus.contact.contacts import ContactSet
 from delassus.contact.formulations.elimination import Reduced, reduced
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.formulations.operational_space import OperationalSpace
-from delassus.contact.problems import LCP, MLCP, ConeProblem
-from delassus.contact.results import SOLVED, SolverStatus
 from delassus.contact.scene_parts import no_lengths
 from delassus.contact.snapshot import Snapshot
-from delassus.contact.solvers.double_double import ROUNDING, de_saxce, natural_map, velocities
-from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.newton import patch_steps
-from delassus.contact.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
-from delassus.contact.solvers.registry import PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
 from delassus.errors import ConfigurationError, require
 from delassus.frozen import Frozen, cached_property
 from delassus.model.check import flat_array
+from delassus.solvers.linear import ROUNDING, de_saxce, mobilities, natural_map, velocities
+from delassus.solvers.newton import patch_steps
+from delassus.solvers.problems import LCP, MLCP, ConeProblem
+from delassus.solvers.pyramids import contact_blocks, impulse_directions, linear_problem, regular_directions
+from delassus.solvers.registry import PATCHES, SOLVERS, TOLERANCE, ImpulseSolver
+from delassus.solvers.results import SOLVED, SolverStatus
 from delassus.spatial.rotations import Array
 
 CORRECTIONS = 3

@@ -14,7 +14,7 @@ import numpy as np
 
 from delassus.contact.formulations.formulation import Formulation
 from delassus.contact.snapshot import ConstraintRows, Snapshot
-from delassus.contact.solvers.mixed import eliminated
+from delassus.solvers.mixed import eliminated
 from delassus.spatial.rotations import Array
 
 

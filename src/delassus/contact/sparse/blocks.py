@@ -18,7 +18,7 @@ from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Bodies, Joints, Links
+from delassus.contact.sparse.records import Joints, Links
 from delassus.contact.sparse.springs import Line, Pull, pulls_of_joints, springs_of, stiff_joints, without_springs
 from delassus.errors import ModelError
 from delassus.model.edit.combine import part_of
@@ -30,6 +30,7 @@ from delassus.model.tree import WORLD, Tree
 from delassus.quantities.keywords import Passive
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
+from delassus.solvers.islands.records import Bodies
 
 MOTION_OF_BLOCKS = ("poses", "twists", "M", "qdd", "J", "errors", "mobilities")
 """Outputs of `joint_space_motion` that contact dynamics reads."""

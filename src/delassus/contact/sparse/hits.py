@@ -26,26 +26,18 @@ from delassus.contact.collision.vectors import (
     row_of,
     scaled,
 )
-from delassus.contact.sparse.cone import PATCH, SPIN
 from delassus.contact.sparse.motion import (
     free_motion_of_links,
     free_motion_of_robots,
     integrate_positions,
     update_positions,
 )
-from delassus.contact.sparse.records import (
-    CONTACTS,
-    IMPACTS,
-    SPINS,
-    Bodies,
-    Data,
-    HitTape,
-    RowGroups,
-    SceneModel,
-    StepOptions,
-)
+from delassus.contact.sparse.records import CONTACTS, IMPACTS, SPINS, Data, HitTape, SceneModel
 from delassus.contact.sparse.rows import contact_rows, normal_velocity, prepare_group, set_limits
-from delassus.contact.sparse.spins import prepare_patch, spin_rows
+from delassus.contact.sparse.spins import spin_rows
+from delassus.solvers.islands.cone import PATCH, SPIN
+from delassus.solvers.islands.patches import prepare_patch
+from delassus.solvers.islands.records import Bodies, RowGroups, StepOptions
 
 
 @inlined

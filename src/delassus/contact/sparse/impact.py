@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import (
+from delassus.contact.sparse.records import CONTACTS, ROWS, SPINS, BlockStates, Data, Joints
+from delassus.contact.sparse.spins import add_spin_impulses
+from delassus.solvers.islands.cone import (
     CONTACT,
     JOINT,
     OUT_OF_REACH,
@@ -15,22 +17,9 @@ from delassus.contact.sparse.cone import (
     passive_part,
     turns_alike,
 )
-from delassus.contact.sparse.newton import TOO_SMALL, solve_island
-from delassus.contact.sparse.records import (
-    CONTACTS,
-    ROWS,
-    SPINS,
-    BlockStates,
-    Bodies,
-    Data,
-    Islands,
-    Joints,
-    RowGroups,
-    StepOptions,
-)
-from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.spins import add_spin_impulses
-from delassus.contact.sparse.sweeps import is_moved, push, velocity, work_on_moved
+from delassus.solvers.islands.newton import TOO_SMALL, solve_island
+from delassus.solvers.islands.records import Bodies, Islands, RowGroups, StepOptions
+from delassus.solvers.islands.sweeps import add_compliance, is_moved, push, velocity, work_on_moved
 from delassus.spatial.rotations import Array
 
 DONE, UNSOLVED, ROUND_OFF, REDUCED, SINGULAR, COARSE_STEP, LOOPS_OPEN = 0, 2, 4, 5, 6, 7, 8

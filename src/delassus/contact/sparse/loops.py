@@ -17,9 +17,10 @@ from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.factor import backward, forward, product
-from delassus.contact.sparse.records import BlockStates, Bodies, LoopMotion, LoopState, RowGroups
+from delassus.contact.sparse.records import BlockStates, LoopMotion, LoopState
 from delassus.runtime.rollouts.sub_steps import OPEN
+from delassus.solvers.islands.factor import backward, forward, product
+from delassus.solvers.islands.records import Bodies, RowGroups
 from delassus.spatial.rotations import Array
 
 ENERGY_GAIN = 0.02

@@ -16,22 +16,13 @@ from delassus.compiler.jit.compile import compiled, inlined
 from delassus.compiler.jit.memory import call_at, load
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, SPIN, gap_correction, limit_correction
-from delassus.contact.sparse.factor import backward, cholesky, forward, invert
 from delassus.contact.sparse.loops import aim_loop, call_kernel, close_gaps, close_loops, move_loop
-from delassus.contact.sparse.records import (
-    ATTEMPT,
-    CONTACTS,
-    IMPACTS,
-    BlockStates,
-    Bodies,
-    Data,
-    SceneModel,
-    StepOptions,
-)
-from delassus.contact.sparse.rows import add_compliance
+from delassus.contact.sparse.records import ATTEMPT, CONTACTS, IMPACTS, BlockStates, Data, SceneModel
 from delassus.contact.sparse.springs import add_springs, force_loops, pull_loops, push_stiff
-from delassus.contact.sparse.sweeps import is_moved, sweep, velocity
+from delassus.solvers.islands.cone import CONTACT, JOINT, OUT_OF_REACH, SPIN, gap_correction, limit_correction
+from delassus.solvers.islands.factor import backward, cholesky, forward, invert
+from delassus.solvers.islands.records import Bodies, StepOptions
+from delassus.solvers.islands.sweeps import add_compliance, is_moved, sweep, velocity
 from delassus.spatial.rotations import Array
 
 SWEEPS = 1000

@@ -15,10 +15,11 @@ from delassus.contact.collision.near_pairs import place_colliders
 from delassus.contact.collision.paths import StepPaths, find_walls, follow_paths
 from delassus.contact.sparse.impact import solve_some
 from delassus.contact.sparse.motion import correct_positions, free_motion_of_links, integrate_positions
-from delassus.contact.sparse.records import Data, SceneModel, StepOptions
+from delassus.contact.sparse.records import Data, SceneModel
 from delassus.contact.sparse.rows import choose_contacts, fill_groups, store_impulses, warm_start_contacts
 from delassus.contact.sparse.turning import mark_turning, turn_contacts
 from delassus.runtime.helper import UNIT, share_work
+from delassus.solvers.islands.records import StepOptions
 
 (
     STEPS, FREE_MOTION, PLACING, TOUCHING, FOLLOWING, UNPACKING, TURNING, CHOICE, FILLING, SOLUTION, STORING,

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import math
 
-from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import CONTACT, JOINT, OUT_OF_REACH, PATCH, point_block
-from delassus.contact.sparse.factor import backward, forward, product
-from delassus.contact.sparse.records import (
-    BOUNCES,
-    CONTACTS,
-    IMPACTS,
-    Bodies,
-    Contacts,
-    Data,
-    Islands,
-    Joints,
-    Links,
-    RowGroups,
-    SceneModel,
-    StepOptions,
-)
+from delassus.contact.sparse.records import BOUNCES, CONTACTS, IMPACTS, Contacts, Data, Joints, Links, SceneModel
 from delassus.contact.sparse.spins import keep_turning, start_turning
-from delassus.contact.sparse.sweeps import velocity
+from delassus.solvers.islands.cone import CONTACT, JOINT, OUT_OF_REACH
+from delassus.solvers.islands.factor import backward, forward, product
+from delassus.solvers.islands.records import Bodies, Islands, RowGroups, StepOptions
+from delassus.solvers.islands.sweeps import add_compliance, velocity
 from delassus.spatial.rotations import Array
 
 
@@ -319,24 +306,6 @@ def project_onto_loops(bodies: Bodies, block: int, m: int, Y: Array, row: int) -
         after += Y[row + c] * Y[row + c]
     for c in range(m):
         Y[row + c] = Y[row + c] if after > UNMOVED * before else 0.0
-
-
-@inlined
-def add_compliance(rows: RowGroups, i: int, compliance: float) -> None:
-    """Prepare the problem of a group alone, with a compliance over its mobility."""
-    W, R, x = rows.law.W[i], compliance * rows.law.w[i], rows.law.prepared[i]
-    rows.law.R[i] = R
-    if rows.kind[i] == CONTACT:
-        most = max(W[0, 0], max(W[1, 1], W[2, 2])) + R
-        least = R + PROXIMAL * (most if most > 0.0 else 1.0)
-        own = (W[0, 0], W[0, 1], W[0, 2]), (W[1, 0], W[1, 1], W[1, 2]), (W[2, 0], W[2, 1], W[2, 2])
-        block = point_block(own, rows.law.mu[i], least)
-        closed, opened = block.closed, block.open
-        x[0], x[1], x[2], x[3], x[4], x[5] = closed.a, closed.b, closed.d, closed.det, closed.h, closed.k
-        x[6], x[7] = block.normal, block.over_normal
-        x[8], x[9], x[10], x[11] = opened.a, opened.b, opened.d, opened.det
-    elif rows.kind[i] == PATCH:
-        x[0] = R + PROXIMAL * rows.law.w[i]
 
 
 @compiled

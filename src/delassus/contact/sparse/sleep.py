@@ -8,8 +8,9 @@ or may close ties one of its bodies to one that is awake.
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.records import BlockStates, Bodies, Data, SceneModel, Sleep, StepOptions
+from delassus.contact.sparse.records import BlockStates, Data, SceneModel, Sleep
 from delassus.contact.sparse.rows import activation_gap, may_close
+from delassus.solvers.islands.records import Bodies, StepOptions
 
 SLOW = 1000.0
 """Speed, over the tolerance, of the origin and of the farthest points of bodies below which they are at rest."""

@@ -35,12 +35,13 @@ import numpy as np
 from delassus.algorithms.contact import law
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.cone import step_of_spring
-from delassus.contact.sparse.factor import backward, forward
 from delassus.contact.sparse.loops import move_loop, remove_loop_rows
-from delassus.contact.sparse.records import IMPACTS, Bodies, Data, LoopMotion, SpringMemory, SpringTable, Stretches
+from delassus.contact.sparse.records import IMPACTS, Data, LoopMotion, SpringMemory, SpringTable, Stretches
 from delassus.model.kinematics import usual_inertias
 from delassus.model.tree import Tree
+from delassus.solvers.islands.cone import step_of_spring
+from delassus.solvers.islands.factor import backward, forward
+from delassus.solvers.islands.records import Bodies
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

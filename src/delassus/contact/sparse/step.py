@@ -18,8 +18,6 @@ from delassus.compiler.jit.memory import call_at
 from delassus.contact.collision.narrow_phase import find_near_pairs, number_contacts
 from delassus.contact.collision.paths import CALM, bend_paths, find_overlaps
 from delassus.contact.joint_contacts import STEPS_AHEAD
-from delassus.contact.solvers.linear import assign
-from delassus.contact.sparse.cone import JOINT, PATCH, SPIN
 from delassus.contact.sparse.hits import end_placed, leave_springs_out, place_struck, start_behind, stop_tangents
 from delassus.contact.sparse.impact import (
     COARSE_STEP,
@@ -38,7 +36,6 @@ from delassus.contact.sparse.impact import (
 )
 from delassus.contact.sparse.loops import add_smooth_motion, find_pushed, gains_energy, loops_open
 from delassus.contact.sparse.motion import free_motion_of_robots, start_correction, take_mean_products, update_positions
-from delassus.contact.sparse.newton import TOO_SMALL
 from delassus.contact.sparse.parts import (
     CHOICE,
     CORRECTION,
@@ -72,7 +69,6 @@ from delassus.contact.sparse.records import (
     STEP_FORWARD,
     Data,
     SceneModel,
-    StepOptions,
 )
 from delassus.contact.sparse.rows import (
     find_islands,
@@ -84,10 +80,15 @@ from delassus.contact.sparse.rows import (
     warm_start_joints,
 )
 from delassus.contact.sparse.sleep import fall_asleep, stop_sleeping, wake_touched
-from delassus.contact.sparse.spins import START, lever, prepare_patch, spin_rows
+from delassus.contact.sparse.spins import START, lever, spin_rows
 from delassus.contact.sparse.springs import move_stiff_loops
 from delassus.contact.sparse.tape import begin_tape, record_parts, record_problem
 from delassus.contact.sparse.turning import add_turning, any_turning, place_ahead
+from delassus.solvers.islands.cone import JOINT, PATCH, SPIN
+from delassus.solvers.islands.newton import TOO_SMALL
+from delassus.solvers.islands.patches import prepare_patch
+from delassus.solvers.islands.records import StepOptions
+from delassus.solvers.linear import assign
 from delassus.spatial.rotations import Array
 
 MAX_ATTEMPTS = 8

@@ -15,13 +15,10 @@ from delassus.contact.collision.colliders import PairMemory
 from delassus.contact.collision.narrow_phase import INVALID_POSE
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import has_lengths
-from delassus.contact.results import STATUSES, SolverStatus, worst_of
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
-from delassus.contact.sparse.cone import SIZE, SPEED
 from delassus.contact.sparse.energies import Energies, energies_of
-from delassus.contact.sparse.factor import BlockGraph
 from delassus.contact.sparse.impact import DONE, SINGULAR
 from delassus.contact.sparse.parts import ADDRESS, HELPER, LEAST, PLACE, PLACES, SPAN, STEPS, THREADS, run_part
 from delassus.contact.sparse.records import (
@@ -33,20 +30,14 @@ from delassus.contact.sparse.records import (
     Data,
     HitTape,
     ImpactTape,
-    Islands,
     LinkMotion,
     LoopMotion,
     LoopState,
     NextState,
     Progress,
-    RowGroups,
-    RowLaws,
-    RowMemory,
     SceneModel,
     Sleep,
-    StepOptions,
     Tape,
-    Work,
 )
 from delassus.contact.sparse.spins import SUSTAINED, TOTAL
 from delassus.contact.sparse.springs import Pull
@@ -57,6 +48,10 @@ from delassus.quantities.keywords import Passive
 from delassus.runtime.helper import start
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.threads import number_with_helpers
+from delassus.solvers.islands.cone import SIZE, SPEED
+from delassus.solvers.islands.factor import BlockGraph
+from delassus.solvers.islands.records import Islands, RowGroups, RowLaws, RowMemory, StepOptions, Work
+from delassus.solvers.results import STATUSES, SolverStatus, worst_of
 from delassus.spatial.rotations import Array
 
 ENOUGH_PAIRS = 256

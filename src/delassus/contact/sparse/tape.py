@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.cone import PATCH
 from delassus.contact.sparse.records import CONTACTS, ROWS, Data
+from delassus.solvers.islands.cone import PATCH
 
 
 @compiled

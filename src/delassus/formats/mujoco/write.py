@@ -16,6 +16,7 @@ from delassus.formats.features import JOINTS, MJCF, check_joint, is_range, omitt
 from delassus.formats.mujoco.equalities import Pose, compose, equalities, fixed_tendon
 from delassus.formats.mujoco.sensors import sensor_element
 from delassus.formats.text import Attributes, common, element, tidy
+from delassus.frozen import body_of
 from delassus.model.actuators import Actuator
 from delassus.model.describe import SAME, Carriers, describe
 from delassus.model.description import DEEPEST_XML, FIXED, RawJoint, RawLink, Unsupported, judge_omitted, unique_name
@@ -48,6 +49,7 @@ class _Body:
     poses: list[Pose]
 
 
+@body_of("Tree.to_mjcf")
 def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of an MJCF file; see `Tree.to_mjcf`."""
     _refuse(tree)

@@ -9,6 +9,7 @@ import numpy as np
 
 from delassus.formats.features import JOINTS, URDF, check_joint, omitted
 from delassus.formats.text import common, element, tidy
+from delassus.frozen import body_of
 from delassus.model.describe import describe
 from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
 from delassus.model.topology import Topology
@@ -19,6 +20,7 @@ UNLIMITED = 1e308
 """Written where there is no limit: readers take no ``inf``."""
 
 
+@body_of("Tree.to_urdf")
 def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
     """Text of a URDF file; see `Tree.to_urdf`."""
     for joint in tree.joints:

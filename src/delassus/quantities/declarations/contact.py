@@ -40,11 +40,11 @@ from delassus.algorithms.rnea import bias_change
 from delassus.constraints import Argument
 from delassus.constraints.contact import contacts_of, ground_name
 from delassus.model.tree import Tree
-from delassus.planner.frame_placement import frame_placement
-from delassus.planner.regrouped_inertias import regrouped_inertias
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.declarations.sensors import NUMBERS, stepped_sensors
 from delassus.quantities.options import CONTROLLED, MOTION
+from delassus.quantities.planner.frame_placement import frame_placement
+from delassus.quantities.planner.regrouped_inertias import regrouped_inertias
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.request import Request, check_derivatives, check_first
 from delassus.spatial.dual_ops import Dual, DualOps, Rates

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,13 +29,8 @@ from delassus.runtime.rollouts.on_device import STATE
 Arrays = list[NDArray[Any]]
 
 
-class Sweep(NamedTuple):
-    """Arrays of a sweep over time, as `Kernel.roll` takes them, and those among them that are ``returned``."""
-
-    arguments: Arrays
-    results: Arrays
-    totals: Sequence[NDArray[Any] | None]
-    returned: Arrays
+Sweep = tuple[Arrays, Arrays, Sequence[NDArray[Any] | None], Arrays]
+"""Arguments, results and totals of a sweep over time, as `Kernel.roll` takes them, and what of them is returned."""
 
 
 def derivative_rollout(
@@ -69,19 +64,15 @@ def derivative_rollout(
     fixed = {name: x for name, x in given.items() if name not in moving} | further
     arrays, batch, _ = arranged(kernel.arguments, fixed, moving, kernel.dtype, shown_as)
     moves = [a.name in moving for a in kernel.arguments]
-    make = _forwards if forwards else _backwards
-
-    def sweep() -> Sweep:
-        return make(kernel, arrays, moves, batch, steps)
-
-    made = sweep()
-    flagged = roll(kernel, made.arguments, made.results, batch, steps, threads, made.totals)
+    make, how = _forwards if forwards else _backwards, (kernel, arrays, moves, batch, steps)
+    read, written, totals, returned = make(*how)
+    flagged = roll(kernel, read, written, batch, steps, threads, totals)
     counts = Counter[Any]({DynamicsStatus.UNFINISHED: int(np.count_nonzero(flagged))})
     if flagged.any() and not kernel.iterates and isinstance(kernel, CpuKernel):
-        made, counts = sweep(), Counter[Any]()  # again, by calls: what comes after these states depends on them
-        for now, found in one_by_one(kernel, made.arguments, made.results, batch, steps, made.totals):
+        counts = Counter[Any]()
+        read, written, totals, returned = make(*how)  # by calls: what comes after these states depends on them
+        for now, found in one_by_one(kernel, read, written, batch, steps, totals):
             counts.update(solve_states(kernel, now, found, batch, threads).counts)
-    returned = made.returned
     if not forwards:
         flagged = flagged[::-1]
         for k, a in enumerate(step.arguments):
@@ -117,7 +108,7 @@ def _forwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: B
         trajectory[0] = start
     arguments = [*arrays[:n], *(x[:-1] for x in trajectories), *arrays[n + n_states :]]
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
-    return Sweep(arguments, [*(x[1:] for x in trajectories), *beside], (), [*trajectories, *beside])
+    return arguments, [*(x[1:] for x in trajectories), *beside], (), [*trajectories, *beside]
 
 
 def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: Batch, steps: int) -> Sweep:
@@ -138,4 +129,4 @@ def _backwards(kernel: AnyKernel, arrays: Arrays, moves: Sequence[bool], batch: 
         results.append(np.empty((*batch, *r.shape), kernel.dtype))
         returned.append(paths[k][0] if k < n_states else np.zeros((*batch, *r.shape), kernel.dtype))
         totals.append(paths[k][:-1][::-1] if k < n_states else returned[-1])
-    return Sweep(arguments, results, totals, returned)
+    return arguments, results, totals, returned

@@ -15,8 +15,8 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
-from delassus.contact.results import SOLVED
 from delassus.scenes import ReadyScene
+from delassus.solvers.results import SOLVED
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.made import SCENES, SWING, heaps
 from delassus_studies.peers import if_present

@@ -4,8 +4,8 @@ The forces of a constraint between two links are in the form of both, with ``L =
 constraint. They are eliminated where both ends have met and ``L`` is regular at almost all states (eqs. 62, 63), at the
 latest at the world; or earlier, where ``L`` is regular from one end alone. That couples all links that the forces act
 on: each then has the accelerations of the others in its form, 6 × 6 blocks, until they meet. What is better, and in
-which order to eliminate links, is a question of operations: `delassus.planner.elimination`; the derivation is in
-``docs/pv_early.md``.
+which order to eliminate links, is a question of operations: `delassus.quantities.planner.elimination`. The derivation
+is in ``docs/pv_early.md``.
 """
 
 from __future__ import annotations

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 
 from delassus.algorithms.contact.law import cone
-from delassus.contact.assembly import Indices
-from delassus.contact.results import Impulses, SolverStatus
-from delassus.contact.solvers.double_double import cone_residual, natural_map, two_sum, velocities
-from delassus.contact.solvers.linear import mobilities, rounding
+from delassus.solvers.linear import Indices, cone_residual, mobilities, natural_map, rounding, two_sum, velocities
+from delassus.solvers.results import Impulses, SolverStatus
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 

@@ -9,10 +9,10 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.problems import LCP, MLCP, ConeProblem
 from delassus.errors import ConfigurationError
 from delassus.frozen import Explained, Frozen
 from delassus.model.check import check_number, check_whole, flat_array
+from delassus.solvers.problems import LCP, MLCP, ConeProblem
 from delassus.spatial.rotations import Array
 
 

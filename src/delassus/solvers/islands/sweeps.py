@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from delassus.algorithms.contact.point import PointBlock, Tangents
+from delassus.algorithms.contact.problem import PROXIMAL
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.sparse.cone import (
+from delassus.solvers.islands.cone import (
     CHANGE,
     CONTACT,
     JOINT,
@@ -20,11 +21,12 @@ from delassus.contact.sparse.cone import (
     impulse,
     patch_law,
     patch_step,
+    point_block,
     solve_patch,
     solve_point,
     solve_point_beside,
 )
-from delassus.contact.sparse.records import Bodies, Islands, RowGroups
+from delassus.solvers.islands.records import Bodies, Islands, RowGroups
 from delassus.spatial.rotations import Array
 
 FARTHEST = 1e3
@@ -116,6 +118,24 @@ def add_force(bodies: Bodies, rows: RowGroups, i: int, p: Array) -> None:
                 p[f + c] += J[at + c] * q[i, 0] + J[at + m + c] * q[i, 1] + J[at + 2 * m + c] * q[i, 2]
             else:
                 p[f + c] += J[at + c] * q[i, 2]
+
+
+@inlined
+def add_compliance(rows: RowGroups, i: int, compliance: float) -> None:
+    """Prepare the problem of a group alone, with a compliance over its mobility."""
+    W, R, x = rows.law.W[i], compliance * rows.law.w[i], rows.law.prepared[i]
+    rows.law.R[i] = R
+    if rows.kind[i] == CONTACT:
+        most = max(W[0, 0], max(W[1, 1], W[2, 2])) + R
+        least = R + PROXIMAL * (most if most > 0.0 else 1.0)
+        own = (W[0, 0], W[0, 1], W[0, 2]), (W[1, 0], W[1, 1], W[1, 2]), (W[2, 0], W[2, 1], W[2, 2])
+        block = point_block(own, rows.law.mu[i], least)
+        closed, opened = block.closed, block.open
+        x[0], x[1], x[2], x[3], x[4], x[5] = closed.a, closed.b, closed.d, closed.det, closed.h, closed.k
+        x[6], x[7] = block.normal, block.over_normal
+        x[8], x[9], x[10], x[11] = opened.a, opened.b, opened.d, opened.det
+    elif rows.kind[i] == PATCH:
+        x[0] = R + PROXIMAL * rows.law.w[i]
 
 
 @inlined

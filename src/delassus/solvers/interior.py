@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.problems import ConeProblem, RelaxedProblem
-from delassus.contact.results import Impulses, Solution, SolverStatus, solved_cones
-from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.newton import concluded, newton
+from delassus.solvers.linear import mobilities
+from delassus.solvers.newton import concluded, newton
+from delassus.solvers.problems import ConeProblem, RelaxedProblem
+from delassus.solvers.results import Impulses, Solution, SolverStatus, solved_cones
 from delassus.spatial.rotations import Array
 
 STAY = 0.99
@@ -223,7 +223,7 @@ def solved(
 def interior_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
-    """Impulses by interior points; see `delassus.contact.solvers.registry`."""
+    """Impulses by interior points; see `delassus.solvers.registry`."""
     r, residual, iterations = solved(W, b, mu, friction_offset, start, True, tolerance, limit)
     return concluded(W, b, mu, friction_offset, r, residual, tolerance, iterations)[0]
 
@@ -231,7 +231,7 @@ def interior_contacts(
 def convex_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
-    """Impulses of the convex relaxation; see `delassus.contact.solvers.registry`."""
+    """Impulses of the convex relaxation; see `delassus.solvers.registry`."""
     r, residual, iterations = solved(W, b, mu, friction_offset, start, False, tolerance, limit)
     status = SolverStatus.CONVERGED if residual <= tolerance else SolverStatus.ITERATION_LIMIT
     return Impulses(r, status, iterations)

@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from delassus.compiler.jit.compile import compiled, inlined
-from delassus.contact.snapshot import Indices
+from delassus.solvers.linear import Indices
 from delassus.spatial.rotations import Array
 
 MAX_PARTS = 20

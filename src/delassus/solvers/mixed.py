@@ -18,12 +18,11 @@ import numpy as np
 from delassus.accuracy.rank import REGULAR_CONDITION
 from delassus.accuracy.status import CONFLICT
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.problems import LCP, MLCP
-from delassus.contact.results import Solution, SolverStatus, check_request
-from delassus.contact.solvers.double_double import SPLIT
-from delassus.contact.solvers.lemke import lemke
-from delassus.contact.solvers.linear import factor, substitute
 from delassus.errors import ConfigurationError, shown
+from delassus.solvers.lemke import lemke
+from delassus.solvers.linear import SPLIT, factor, substitute
+from delassus.solvers.problems import LCP, MLCP
+from delassus.solvers.results import Solution, SolverStatus, check_request
 from delassus.spatial.rotations import Array
 
 EMPTY = 1e-12
@@ -53,7 +52,7 @@ def solve_mixed(
 
     Examples
     --------
-    >>> from delassus.contact.problems import MLCP
+    >>> from delassus.contact import MLCP
     >>> solve_mixed(MLCP([[2, 1], [1, 2]], [-4, -5], n_free=1)).values.round(9).tolist()
     [1.0, 2.0]
     """

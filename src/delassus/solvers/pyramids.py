@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.solvers.linear import affine
+from delassus.solvers.linear import affine
 from delassus.spatial.rotations import Array
 
 AT_LIMIT = 1.0 - 1e-9

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.problems import ConeProblem
-from delassus.contact.results import Impulses, Solution, solved_cones
-from delassus.contact.solvers.linear import factor, mobilities, substitute
-from delassus.contact.solvers.newton import concluded, newton
-from delassus.contact.sparse.cone import cone_law
-from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
+from delassus.solvers.islands.cone import cone_law
+from delassus.solvers.islands.dense import ConeLaws, alone, block_impulses
+from delassus.solvers.linear import factor, mobilities, substitute
+from delassus.solvers.newton import concluded, newton
+from delassus.solvers.problems import ConeProblem
+from delassus.solvers.results import Impulses, Solution, solved_cones
 from delassus.spatial.rotations import Array
 
 FIRST_PENALTY = 0.1
@@ -96,7 +96,7 @@ def iterate(
 def admm_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
-    """Impulses by alternating directions; see `delassus.contact.solvers.registry`."""
+    """Impulses by alternating directions; see `delassus.solvers.registry`."""
     scale = np.repeat(1.0 / np.sqrt(mobilities(W)[0]), 3)
     scaled = scale[:, None] * W * scale, scale * b, mu, friction_offset / scale[::3]
     y, u = start / scale, (scale * (W @ start + b)).reshape(-1, 3)
@@ -131,7 +131,7 @@ def admm(
 
     Examples
     --------
-    >>> from delassus.contact.problems import ConeProblem
+    >>> from delassus.contact import ConeProblem
     >>> block = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [3, 4, -1], mu=0.5)
     >>> admm(block).values.round(6).tolist()
     [[-0.3, -0.4, 1.0]]

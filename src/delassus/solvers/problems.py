@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delassus.contact.solvers.double_double import cone_residual, de_saxce, natural_map, velocities
-from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_list, check_whole, finite_array, flat_array, real_array
+from delassus.solvers.linear import cone_residual, de_saxce, mobilities, natural_map, velocities
+from delassus.solvers.pyramids import contact_blocks, impulses_of, linear_problem, regular_directions
 from delassus.spatial.rotations import Array
 
 ASYMMETRY = 1e-8

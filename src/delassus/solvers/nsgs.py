@@ -1,6 +1,6 @@
 """Nonsmooth Gauss–Seidel (NSGS) on the exact Coulomb cone, O(n k) a sweep with ``W`` of rank k.
 
-It is the solver of islands of `Simulator` (`delassus.contact.sparse.newton`) on one block: contacts are solved one
+It is the solver of islands of `Simulator` (`delassus.solvers.islands.newton`) on one block: contacts are solved one
 after the other, each exactly; `newton` on ``W`` ends at round-off. What is not solved goes to `interior`, then to all
 that islands are solved by, sweeps and Newton's method by turns. Contacts that jam are left, by continuation in
 compliance: ``W + δ D`` from soft to hard, each from where the last two solutions point. Impulses are taken to go on as
@@ -17,15 +17,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.assembly import Indices
-from delassus.contact.problems import ConeProblem
-from delassus.contact.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
-from delassus.contact.solvers.interior import solved
-from delassus.contact.solvers.linear import mobilities, rounding
-from delassus.contact.solvers.newton import concluded, newton
-from delassus.contact.sparse.dense import ConeLaws, alone, block_impulses
-from delassus.contact.sparse.factor import MAX_PARTS
-from delassus.contact.sparse.newton import MAX_FACTORISATIONS, SWEEPS_BEFORE_NEWTON
+from delassus.solvers.interior import solved
+from delassus.solvers.islands.dense import ConeLaws, alone, block_impulses
+from delassus.solvers.islands.factor import MAX_PARTS
+from delassus.solvers.islands.newton import MAX_FACTORISATIONS, SWEEPS_BEFORE_NEWTON
+from delassus.solvers.linear import Indices, mobilities, rounding
+from delassus.solvers.newton import concluded, newton
+from delassus.solvers.problems import ConeProblem
+from delassus.solvers.results import SOLVED, Impulses, Solution, SolverStatus, solved_cones
 from delassus.spatial.rotations import Array
 
 SWEEPS_ALONE = SWEEPS_BEFORE_NEWTON
@@ -153,7 +152,7 @@ def follow_paths(search: NsgsSearch, n_contacts: int) -> None:
 def nsgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
-    """Impulses by nonsmooth Gauss–Seidel; see `delassus.contact.solvers.registry`."""
+    """Impulses by nonsmooth Gauss–Seidel; see `delassus.solvers.registry`."""
     search = NsgsSearch(W, b, mu, friction_offset, tolerance, limit)
     search.offer(*search.swept(W, start, SWEEPS_ALONE, 0))
     if not search.ended:
@@ -204,7 +203,7 @@ def nsgs(
 
     Examples
     --------
-    >>> from delassus.contact.problems import ConeProblem
+    >>> from delassus.contact import ConeProblem
     >>> block = ConeProblem([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [3, 4, -1], mu=0.5)
     >>> solution = nsgs(block)
     >>> solution.status.name, solution.values.round(6).tolist()

@@ -14,19 +14,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from delassus.contact.assembly import Indices
-from delassus.contact.problems import check_directions
-from delassus.contact.results import SOLVED, Impulses, SolverStatus
-from delassus.contact.solvers.admm import admm_contacts
-from delassus.contact.solvers.double_double import cone_residual
-from delassus.contact.solvers.interior import convex_contacts, interior_contacts
-from delassus.contact.solvers.lemke import lemke_contacts
-from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.nsgs import nsgs_contacts, patch_impulses, quality
-from delassus.contact.solvers.pgs import pgs_contacts
-from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
 from delassus.model.check import check_number, check_whole
+from delassus.solvers.admm import admm_contacts
+from delassus.solvers.interior import convex_contacts, interior_contacts
+from delassus.solvers.lemke import lemke_contacts
+from delassus.solvers.linear import Indices, cone_residual, mobilities
+from delassus.solvers.nsgs import nsgs_contacts, patch_impulses, quality
+from delassus.solvers.pgs import pgs_contacts
+from delassus.solvers.problems import check_directions
+from delassus.solvers.pyramids import regular_directions
+from delassus.solvers.results import SOLVED, Impulses, SolverStatus
 from delassus.spatial.rotations import Array
 
 

@@ -1,28 +1,34 @@
-"""Lemke's complementary pivoting on a condensed tableau.
+"""Lemke's method for linear complementarity problems, O(n²) a pivot: complementary pivoting on a condensed tableau.
+
+It ends for every problem: with a solution, or on a ray. Ties are broken lexicographically, so that it does not cycle.
+For the matrices of frictional contact (copositive) a ray means that no impulses satisfy the problem, or that round-off
+hid them; other starting vectors are tried before it is reported. A solution that misses the tolerance because of
+round-off is computed again from its basis, with iterative refinement.
 
 Row ``i`` of the tableau says how basic variable ``i`` depends on those that are not: ``basic = T · (nonbasic, 1)``.
 Variables are numbered ``w = 0 … n−1``, ``z = n … 2n−1``, and ``2n`` for the artificial ``z₀`` of
 ``w = M z + d z₀ + q``. Rows and columns are scaled to ones on the diagonal.
 
-Source: Cottle, Pang, Stone, *The Linear Complementarity Problem*, section 4.4 and, against cycling, 4.9. There, ``q``
-is perturbed by ``(ε, ε², …)``; the perturbations of a row are its coefficients of ``w``, signs turned.
+Source: Lemke 1965; Cottle, Pang, Stone, *The Linear Complementarity Problem*, 4.4 and, against cycling, 4.9. There,
+``q`` is perturbed by ``(ε, ε², …)``; the perturbations of a row are its coefficients of ``w``, signs turned.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.solvers.linear import affine, factor, substitute
+from delassus.solvers.linear import Indices, affine, assign, factor, substitute
+from delassus.solvers.problems import LCP
+from delassus.solvers.pyramids import impulses_of, linear_problem, unknowns
+from delassus.solvers.results import STATUSES, Impulses, Solution, check_request
 from delassus.spatial.rotations import Array
 
-Indices = NDArray[Any]
-
 SOLVED, RAY, LIMIT, TROUBLE = 0, 1, 2, 3
-"""How it ended; `delassus.contact.results.STATUSES` in order."""
+"""How it ended; `delassus.solvers.results.STATUSES` in order."""
 PIVOT = 1e-10
 """Smallest entry to pivot on, of a matrix scaled to have ones on its diagonal."""
 TIE = 1e-12
@@ -180,3 +186,108 @@ def from_basis(M: Array, q: Array, s: Array, active: NDArray[np.bool_], z: Array
         z[i] = max(z[i], 0.0)
     affine(M, z, q, w)
     return gap(z, w)
+
+
+L = TypeVar("L", bound=LCP)
+
+ATTEMPTS = 4
+"""Vectors ``d`` to begin with, one after the other."""
+SHARPER = 1e-3
+"""Part of the tolerance beyond which the solution is computed again from the basis."""
+
+
+@compiled
+def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Array, int, int]:
+    """``z``, outcome and number of pivots."""
+    n = q.size
+    z, least = np.zeros(n), 0.0
+    for i in range(n):
+        least = min(least, q[i])
+    if least >= -tolerance * SHARPER:
+        return z, SOLVED, 0
+    w, s, d, active, pivots = np.empty(n), np.empty(n), np.ones(n), np.zeros(n, np.bool_), 0
+    scales(M, s)
+    seed = 0.5
+    ended = RAY
+    for _ in range(ATTEMPTS):
+        outcome, further = pivot(M, q, s, d, limit - pivots, active, z)
+        pivots += further
+        affine(M, z, q, w)
+        residual = gap(z, w)
+        if residual > tolerance * SHARPER and outcome == SOLVED:
+            better_z, better_w = np.empty(n), np.empty(n)
+            sharper = from_basis(M, q, s, active, better_z, better_w)
+            if sharper < residual:
+                residual = sharper
+                assign(z, better_z)
+                assign(w, better_w)
+        if residual <= tolerance:
+            return z, SOLVED, pivots
+        if outcome != RAY:
+            ended = TROUBLE
+        if outcome == LIMIT:
+            return z, LIMIT, pivots
+        for i in range(n):
+            seed += 0.6180339887498949
+            seed -= seed >= 1.0
+            d[i] = 0.25 + 1.5 * seed
+    return z, ended, pivots
+
+
+@compiled
+def from_impulses(
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> tuple[Array, int, int]:
+    """Impulses on pyramids; no pivot is needed if the contact modes of ``start`` still hold."""
+    n = mu.size
+    M, q = linear_problem(W, b, mu, directions, friction_offset)
+    z, active, some = unknowns(W, b, mu, directions, start, friction_offset)
+    if some:
+        w, s = np.empty(q.size), np.empty(q.size)
+        scales(M, s)
+        if from_basis(M, q, s, active, z, w) <= tolerance:
+            return impulses_of(z, directions, n), SOLVED, 0
+    z, outcome, pivots = lemke_kernel(M, q, tolerance, limit)
+    return impulses_of(z, directions, n), outcome, pivots
+
+
+def lemke_contacts(
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> Impulses:
+    """Impulses by Lemke's method; see `delassus.solvers.registry`."""
+    r, outcome, pivots = from_impulses(W, b, mu, friction_offset, directions, start, tolerance, limit)
+    return Impulses(r, STATUSES[outcome], pivots)
+
+
+def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -> Solution[L]:
+    """Solve a linear complementarity problem by Lemke's method.
+
+    Parameters
+    ----------
+    problem : LCP
+    tolerance : float
+        Of `LCP.residual`, in the units of ``z`` and ``w``.
+    max_iterations : int
+        Pivots.
+
+    Raises
+    ------
+    ConfigurationError
+        Another kind of problem; a tolerance or limit that is not positive.
+
+    References
+    ----------
+    Cottle, Pang, Stone, algorithm 4.4.5 and section 4.9.
+
+    Examples
+    --------
+    >>> from delassus.contact import LCP
+    >>> lemke(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
+    [1.333333, 2.333333]
+    >>> lemke(LCP([[-1]], [-1])).status.name
+    'RAY_TERMINATION'
+    """
+    advice = "Of a ConeProblem, pass polyhedral(); for equality rows, solve_mixed."
+    check_request(problem, LCP, advice, tolerance, max_iterations)
+    z, outcome, pivots = lemke_kernel(problem.M, problem.q, float(tolerance), int(max_iterations))
+    return Solution(problem, z, STATUSES[outcome], pivots)

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.problems import LCP
-from delassus.contact.results import STATUSES, Impulses, Solution, check_request, starting
-from delassus.contact.solvers.lemke import lemke_kernel
-from delassus.contact.solvers.linear import affine, assign
-from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
-from delassus.contact.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
 from delassus.errors import ConfigurationError
+from delassus.solvers.lemke import LIMIT, SOLVED, TROUBLE, from_basis, gap, lemke_kernel, scales
+from delassus.solvers.linear import affine, assign
+from delassus.solvers.problems import LCP
+from delassus.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
+from delassus.solvers.results import STATUSES, Impulses, Solution, check_request, starting
 from delassus.spatial.rotations import Array
 
 L = TypeVar("L", bound=LCP)
@@ -104,7 +103,7 @@ def from_impulses(
 def pgs_contacts(
     W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> Impulses:
-    """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
+    """Impulses by projected Gauss–Seidel over contacts; see `delassus.solvers.registry`."""
     pyramids = directions, contact_blocks(mu.size, len(directions))
     r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, pyramids, start, tolerance, limit)
     return Impulses(r, STATUSES[outcome], sweeps)
@@ -134,7 +133,7 @@ def pgs(
 
     Examples
     --------
-    >>> from delassus.contact.problems import LCP
+    >>> from delassus.contact import LCP
     >>> pgs(LCP([[2, 1], [1, 2]], [-5, -6])).values.round(6).tolist()
     [1.333333, 2.333333]
     """

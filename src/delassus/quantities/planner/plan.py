@@ -28,8 +28,8 @@ from delassus.constraints import Constraint
 from delassus.errors import ModelError
 from delassus.model.edit.reroot import reroot, reroot_coordinates
 from delassus.model.tree import WORLD, Tree
-from delassus.planner.frame_placement import frame_placement
-from delassus.planner.regrouped_inertias import regrouped_inertias
+from delassus.quantities.planner.frame_placement import frame_placement
+from delassus.quantities.planner.regrouped_inertias import regrouped_inertias
 from delassus.spatial.ops import Matrix
 from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps
@@ -129,24 +129,13 @@ def plan(tree: Tree, constraints: Sequence[Constraint], payloads: Sequence[str] 
     >>> chosen.operations < min(chosen.named.values())
     True
     """
-    key = (tree.fingerprint, *(c.fingerprint for c in constraints), *payloads)
-    return _plan(_Asked(key, tree, tuple(constraints), tuple(payloads)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A robot, constraints and payloads, compared by what the plan depends on."""
-
-    key: tuple[str, ...]
-    tree: Tree = field(compare=False)
-    constraints: tuple[Constraint, ...] = field(compare=False)
-    payloads: tuple[str, ...] = field(compare=False)
+    return _plan(tree, tuple(constraints), tuple(payloads))
 
 
 @lru_cache(maxsize=256)
 @undisturbed
-def _plan(asked: _Asked) -> MethodPlan:
-    return _CandidateSearch(asked).plan()
+def _plan(tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> MethodPlan:
+    return _CandidateSearch(tree, constraints, payloads).plan()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,10 +150,9 @@ class _Variant:
 class _CandidateSearch:
     """Counts candidates, the promising ones first."""
 
-    def __init__(self, asked: _Asked) -> None:
-        tree, constraints = asked.tree, asked.constraints
-        self._tree, self._constraints, self._payloads = tree, constraints, asked.payloads
-        self._inputs = inputs_of(constraints, asked.payloads)
+    def __init__(self, tree: Tree, constraints: tuple[Constraint, ...], payloads: tuple[str, ...]) -> None:
+        self._tree, self._constraints, self._payloads = tree, constraints, payloads
+        self._inputs = inputs_of(constraints, payloads)
         self._spent = self._considered = 0
         self._frames = [f.link for c in constraints for f in c.frames]
         self._ends = self._links_of_ends(tree)

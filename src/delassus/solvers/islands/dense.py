@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled, compiled_for, inlined
-from delassus.contact.snapshot import Indices
-from delassus.contact.solvers.linear import affine, mobilities, rounding
-from delassus.contact.sparse.cone import CONTACT, PATCH, SIZE, SPIN
-from delassus.contact.sparse.factor import BlockGraph
-from delassus.contact.sparse.newton import (
+from delassus.solvers.islands.cone import CONTACT, PATCH, SIZE, SPIN
+from delassus.solvers.islands.factor import BlockGraph
+from delassus.solvers.islands.newton import (
     FULL_DELTAS,
     ISLAND_GOAL,
     RESIDUAL_FOR_NEWTON,
@@ -25,10 +23,10 @@ from delassus.contact.sparse.newton import (
     solve_island,
     step_fully,
 )
-from delassus.contact.sparse.records import Bodies, Islands, RowGroups, RowLaws, RowMemory, StepOptions, Work
-from delassus.contact.sparse.rows import add_compliance
-from delassus.contact.sparse.spins import prepare_patch
-from delassus.contact.sparse.sweeps import push, residual_of
+from delassus.solvers.islands.patches import prepare_patch
+from delassus.solvers.islands.records import Bodies, Islands, RowGroups, RowLaws, RowMemory, StepOptions, Work
+from delassus.solvers.islands.sweeps import add_compliance, push, residual_of
+from delassus.solvers.linear import Indices, affine, mobilities, rounding
 from delassus.spatial.rotations import Array
 
 PIVOT = 1e-15

@@ -32,11 +32,11 @@ from __future__ import annotations
 import math
 
 from delassus.compiler.jit.compile import compiled
-from delassus.contact.sparse.cone import CONTACT, JOINT, PATCH, impulse
-from delassus.contact.sparse.factor import add_six, analyse, factorise, multiply_six, substitute
-from delassus.contact.sparse.records import Bodies, Islands, RowGroups, StepOptions, Work
-from delassus.contact.sparse.spins import add_partner, advance_patch, linearise_patch, respond_patch
-from delassus.contact.sparse.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
+from delassus.solvers.islands.cone import CONTACT, JOINT, PATCH, impulse
+from delassus.solvers.islands.factor import add_six, analyse, factorise, multiply_six, substitute
+from delassus.solvers.islands.patches import add_partner, advance_patch, linearise_patch, respond_patch
+from delassus.solvers.islands.records import Bodies, Islands, RowGroups, StepOptions, Work
+from delassus.solvers.islands.sweeps import accelerated, add_force, assign, is_moved, keep, push, residual_of, velocity
 from delassus.spatial.rotations import Array
 
 SWEEPS_A_CHECK = 10

@@ -139,7 +139,7 @@ class CasadiOps(Ops):
     def transform(self, displacement: Displacement) -> ComposedTransform:
         return ComposedTransform(self, displacement)
 
-    def factor(self, D: Any, is_judged: bool = True) -> DenseFactor:
+    def factor(self, D: Any, is_judged: bool = True) -> Any:
         return DenseFactor(self, D)
 
     def rigid_inertia(self, H: Any) -> DenseRigidInertia:
@@ -266,7 +266,7 @@ class CasadiDynamicsOps(CasadiOps):
     def known(self, a: Any) -> None:
         """Numbers are treated as what comes with each call."""
 
-    def factor(self, D: Any, is_judged: bool = True) -> CholeskyFactor:
+    def factor(self, D: Any, is_judged: bool = True) -> Any:
         return CholeskyFactor(self, D)
 
 

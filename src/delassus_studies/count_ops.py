@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from delassus.spatial.factor import Factor
 from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -189,9 +188,6 @@ class CountOps(Ops):
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
-
-    def factor(self, D: Any, is_judged: bool = True) -> Factor:
-        return Factor(self, D)
 
     def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)

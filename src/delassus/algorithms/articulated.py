@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Matrix, SymmetricFactor
+from delassus.spatial.ops import Factor, Matrix
 
 
 class Articulated:
@@ -42,7 +42,7 @@ class Articulated:
         self._axes = [joint.motion_axes for joint in tree.joints]
         self._kept = [[k for k in range(6) if k not in j.motion_axes or j.armature.any()] for j in tree.joints]
         self.H = list(problem.inertias if inertias is None else inertias)
-        self.D: dict[int, SymmetricFactor] = {}
+        self.D: dict[int, Factor] = {}
         self.W: dict[int, Matrix] = {}
         self.Ha: dict[int, Matrix] = {}
 

@@ -176,29 +176,22 @@ class HeldTransform:
     X: MotionTransform
 
     def rows_to_parent(self, K: Matrix) -> Matrix:
-        """``K X``."""
         return self.ops.linear(self.X.rows_to_parent, K)
 
     def motions_to_child(self, V: Matrix) -> Matrix:
-        """``X V``."""
         return self.ops.linear(self.X.motions_to_child, V)
 
     def forces_to_parent(self, F: Matrix) -> Matrix:
-        """``Xᵀ F``."""
         return self.ops.linear(self.X.forces_to_parent, F)
 
     def inertia_to_parent(self, H: Matrix) -> Matrix:
-        """``Xᵀ H X``."""
         return self.ops.linear(self.X.inertia_to_parent, H)
 
     def inverse_inertia_to_child(self, W: Matrix) -> Matrix:
-        """``X W Xᵀ``."""
         return self.ops.linear(self.X.inverse_inertia_to_child, W)
 
     def rotate_to_parent(self, V: Matrix) -> Matrix:
-        """``R V``."""
         return self.ops.linear(self.X.rotate_to_parent, V)
 
     def position(self) -> Any:
-        """Origin (3 × 1) of the child in the parent."""
         return self.ops.lifted(self.X.position())

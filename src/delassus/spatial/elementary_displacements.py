@@ -11,7 +11,7 @@ import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,28 +28,6 @@ Blocks = tuple[Entries, Entries, Entries]
 ZERO = [0.0, 0.0, 0.0]
 
 EYE = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-
-
-class ElementaryDisplacement(Protocol):
-    """A rotation or a translation."""
-
-    def inverse(self) -> ElementaryDisplacement:
-        """The displacement back."""
-
-    def motion_rows(self) -> Entries:
-        """6×6 motion transform ``X``, parent coordinates → child coordinates."""
-
-    def congruence(self, A: Entries, B: Entries, C: Entries) -> Blocks:
-        """Blocks of ``Xᵀ H X``."""
-
-    def rigid_congruence(self, m: Any, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
-        """First and second mass moments of a body of mass ``m``, in the parent."""
-
-    def rotate(self, ops: Ops, V: Matrix) -> Matrix:
-        """``R V``: vectors (3 × k) in the parent's axes."""
-
-    def move(self, ops: Ops, p: Matrix) -> Matrix:
-        """Point (3 × 1) in the parent."""
 
 
 class Rotation(ABC):
@@ -80,20 +58,25 @@ class Rotation(ABC):
         return [[dot(RB[i], R[j]) for j in range(3)] for i in range(3)]
 
     def motion_rows(self) -> Entries:
+        """6×6 motion transform ``X``, parent coordinates → child coordinates."""
         E = self.inverse().rows()
         return [list(E[i]) + ZERO for i in range(3)] + [ZERO + list(E[i]) for i in range(3)]
 
     def congruence(self, A: Entries, B: Entries, C: Entries) -> Blocks:
+        """Blocks of ``Xᵀ H X``."""
         return self.symmetric(A), self.general(B), self.symmetric(C)
 
     def rigid_congruence(self, m: Any, h: list[Any], C: Entries) -> tuple[list[Any], Entries]:
+        """First and second mass moments of a body of mass ``m``, in the parent."""
         R = self.rows()
         return [dot(R[i], h) for i in range(3)], self.symmetric(C)
 
     def rotate(self, ops: Ops, V: Matrix) -> Matrix:
+        """``R V``: vectors (3 × k) in the parent's axes."""
         return ops.matrix(self.rows()) @ V
 
     def move(self, ops: Ops, p: Matrix) -> Matrix:
+        """Point (3 × 1) in the parent."""
         return self.rotate(ops, p)
 
 
@@ -185,11 +168,9 @@ class Translation:
     p: list[Any]
 
     def inverse(self) -> Translation:
-        """The translation back."""
         return Translation([-x for x in self.p])
 
     def motion_rows(self) -> Entries:
-        """6×6 motion transform ``X``, parent coordinates → child coordinates."""
         x, y, z = self.p
         minus_cross: Entries = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
         return [EYE[i] + minus_cross[i] for i in range(3)] + [ZERO + EYE[i] for i in range(3)]
@@ -219,12 +200,13 @@ class Translation:
         return h2, C2
 
     def rotate(self, ops: Ops, V: Matrix) -> Matrix:
-        """Vectors keep their axes."""
         return V
 
     def move(self, ops: Ops, p: Matrix) -> Matrix:
-        """Point (3 × 1) in the parent."""
         return p + ops.matrix([[x] for x in self.p])
+
+
+ElementaryDisplacement = Rotation | Translation
 
 
 def blocks(H: Entries) -> Blocks:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from delassus.spatial.factor import Factor
 from delassus.spatial.ops import Ops
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.transform import Displacement, StagedTransform
@@ -90,9 +89,6 @@ class NumpyOps(Ops):
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
-
-    def factor(self, D: Any, is_judged: bool = True) -> Factor:
-        return Factor(self, D, is_judged)
 
     def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from delassus.algorithms.contact.problem import magnitude, maximum_of
 from delassus.frozen import cached_property
 from delassus.spatial.motion import chosen, column, diagonal, dot, from_entries, minus, plus, plus_scaled, scaled_matrix
-from delassus.spatial.ops import SQUARE_FLOOR, Matrix, Ops, Scalar, SymmetricFactor
+from delassus.spatial.ops import SQUARE_FLOOR, Factor, Matrix, Ops, Scalar
 
 Vector = list[Scalar]
 """Three numbers of a point, the normal one first."""
@@ -226,7 +226,7 @@ class _Point:
         return [*f, *lam, *y]
 
     @cached_property
-    def _factors(self) -> tuple[SymmetricFactor, Matrix, SymmetricFactor | None]:
+    def _factors(self) -> tuple[Factor, Matrix, Factor | None]:
         """Of ``N = H + E S⁻² E``, or of another law than ``S⁻²``, ``N⁻¹ Aᵀ``, and of ``A N⁻¹ Aᵀ + D``."""
         ops, at = self._ops, self._program
         m, (u, _) = ops.shape(at.H)[0], ops.shape(at.A)

@@ -28,7 +28,6 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
-from delassus.spatial.factor import Factor
 from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -162,7 +161,7 @@ def _least_squares(ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual
     A = A @ scale
     transposed = ops.transpose(A)
     ops.new_system()
-    factor = Factor(ops, ops.sym_product(transposed, A))
+    factor = ops.factor(ops.sym_product(transposed, A))
     x = factor.solve(transposed @ B)
     x = x + factor.solve(transposed @ (B - A @ x))
     _, reciprocals = factor.parts()

@@ -34,7 +34,7 @@ from delassus.algorithms.loops.cone_program import least_forces
 from delassus.algorithms.loops.independent import row_squares, units
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
-from delassus.spatial.ops import Matrix, Ops, Scalar, SymmetricFactor
+from delassus.spatial.ops import Factor, Matrix, Ops, Scalar
 
 INDEPENDENT = 1e-10
 """Rows count as independent of others where the square of what these do not span is above this part of it."""
@@ -64,13 +64,13 @@ class ForceSystem(NamedTuple):
     """
 
     weighted: Matrix
-    factor: SymmetricFactor
+    factor: Factor
     rows: Matrix
     Z: Matrix
     X: Matrix | None = None
     over: Matrix | None = None
     N: Matrix | None = None
-    square: SymmetricFactor | None = None
+    square: Factor | None = None
 
     def solved(self, ops: Ops, a: Matrix) -> Matrix:
         """``λ`` (u × k) with ``K λ = a``."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -46,7 +46,7 @@ class Emitter(Protocol):
     def integer_binary(self, operation: str, x: Any, y: Any) -> Any:
         """``add``, ``and``, ``xor``, ``shl``."""
 
-    def integer_compare(self, predicate: str, x: Any, y: Any) -> Any:
+    def integer_compare(self, predicate: str, x: Any, y: Any, /) -> Any:
         """``ult``, ``ne``."""
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
@@ -223,7 +223,7 @@ def _bit_pattern(shift: float, mantissa: int) -> int:
     return ((bias + mantissa) << mantissa) + int(shift) - (1 << mantissa)
 
 
-class ArrayOperations:
+class ArrayOperations(Emitter):
     """Runs instructions on arrays of float64 or float32."""
 
     has_fma = True
@@ -238,37 +238,30 @@ class ArrayOperations:
         self._float, self._integer = dtype.type, np.uint64 if self.bits == 64 else np.uint32
 
     def constant(self, value: float) -> Any:
-        """A number."""
         return self._float(value)
 
     def integer_constant(self, value: int) -> Any:
-        """An integer, modulo two to the number of bits."""
         return self._integer(value % (1 << self.bits))
 
     def binary(self, operation: str, x: Any, y: Any) -> Any:
-        """``fadd``, ``fsub``, ``fmul``."""
         return self._binary[operation](x, y)
 
     integer_binary = integer_compare = binary
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
-        """``x y + z``, rounded once."""
         return fused(x, y, z)
 
     def select(self, mask: Any, x: Any, y: Any) -> Any:
-        """First number where the mask is set, else the second."""
         return np.where(mask, x, y)
 
     def to_bits(self, x: Any) -> Any:
-        """Bit pattern."""
         return np.ascontiguousarray(x).view(self._integer)
 
     def from_bits(self, x: Any) -> Any:
-        """Number of a bit pattern."""
         return np.ascontiguousarray(x).view(self._float)
 
 
-class Numbers:
+class Numbers(Emitter):
     """Runs instructions on one number of float64."""
 
     scalar, bits, has_fma = "double", 64, True
@@ -279,34 +272,27 @@ class Numbers:
     }  # fmt: skip
 
     def constant(self, value: float) -> float:
-        """A number."""
         return value
 
     def integer_constant(self, value: int) -> int:
-        """An integer, modulo two to the number of bits."""
         return value % (1 << 64)
 
     def binary(self, operation: str, x: Any, y: Any) -> Any:
-        """``fadd``, ``fsub``, ``fmul``."""
         return self._binary[operation](x, y)
 
     integer_binary = integer_compare = binary
 
     def fma(self, x: float, y: float, z: float) -> float:
-        """``x y + z``, rounded once."""
         return fused_number(x, y, z)
 
     def select(self, mask: bool, x: float, y: float) -> float:
-        """First number where the mask is set, else the second."""
         return x if mask else y
 
     def to_bits(self, x: float) -> int:
-        """Bit pattern."""
         bits: int = struct.unpack("<Q", struct.pack("<d", x))[0]
         return bits
 
     def from_bits(self, x: int) -> float:
-        """Number of a bit pattern."""
         number: float = struct.unpack("<d", struct.pack("<Q", x))[0]
         return number
 
@@ -321,22 +307,6 @@ def _of_number(x: float) -> tuple[float, float]:
     """The same, kept: traces ask for those of the same numbers again and again."""
     made: tuple[float, float] = sincos(Numbers(), x)
     return made
-
-
-def sine_and_cosine(rows: Sequence[NDArray[np.float64]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`sine` and `cosine` that make both at once and keep them; those of ``rows``, of one length, together."""
-    made: dict[int, tuple[Any, ...]] = {}  # by identity, with the arrays themselves
-
-    def both(x: NDArray[np.float64]) -> tuple[Any, ...]:
-        if id(x) not in made:
-            with np.errstate(all="ignore"):
-                made[id(x)] = (*sincos(ArrayOperations(x.dtype), x), x)
-        return made[id(x)]
-
-    if len(rows):
-        every = both(np.stack(rows))
-        made.update((id(x), (sines, cosines, x)) for sines, cosines, x in zip(*every[:2], rows, strict=True))
-    return lambda x: both(x)[0], lambda x: both(x)[1]
 
 
 def sine(x: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from delassus.spatial.factor import Factor
 from delassus.spatial.ops import Body, Ops, ScalarOps
 from delassus.spatial.rigid import RigidInertia
 from delassus.spatial.trace.graph import Builder, Calls, Graph, Loop, Node
@@ -473,9 +472,6 @@ class TraceOps(Ops):
 
     def transform(self, displacement: Displacement) -> StagedTransform:
         return StagedTransform(self, displacement)
-
-    def factor(self, D: Any, is_judged: bool = True) -> Factor:
-        return Factor(self, D, is_judged)
 
     def rigid_inertia(self, H: Any) -> RigidInertia:
         return RigidInertia.of_matrix(self, H)

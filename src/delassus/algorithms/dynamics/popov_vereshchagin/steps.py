@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delassus.spatial.ops import Matrix, Ops, Scalar, SymmetricFactor
+from delassus.spatial.ops import Factor, Matrix, Ops, Scalar
 
 Label = tuple[int, int]
 """A force: the constraint and the row that it belongs to; or an acceleration, of a joint or of another link.
@@ -116,7 +116,7 @@ class Forces:
     forces: tuple[Label, ...]
     labels: tuple[Label, ...]
     B: Matrix
-    L: SymmetricFactor | None = None
+    L: Factor | None = None
 
     def __call__(self, state: BackSubstitution) -> None:
         right = self.B @ state.z(self.labels)

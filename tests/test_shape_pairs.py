@@ -8,7 +8,7 @@ shapes apart minus their distance.
 from __future__ import annotations
 
 from functools import cache
-from itertools import combinations_with_replacement, cycle
+from itertools import combinations_with_replacement, cycle, pairwise
 
 import numpy as np
 import pytest
@@ -365,7 +365,7 @@ def test_units_of_length_do_not_matter():
     Of each shape with its like and with the next.
     """
     local, names = np.random.default_rng(SEED), list(SHAPES)
-    pairs = [*zip(names, names, strict=True), *zip(names, names[1:], strict=False)]
+    pairs = [*zip(names, names, strict=True), *pairwise(names)]
     for name, power in zip(pairs, cycle((-17, 10)), strict=False):
         a, b, factor = *(SHAPES[x] for x in name), 2.0**power
         poses, reach = some_poses(a, b, 7, local), 0.2 * (radius_of(a) + radius_of(b))

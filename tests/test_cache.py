@@ -126,17 +126,9 @@ def test_every_flipped_byte_and_every_truncation_is_seen(folder):
     assert not path.exists()
 
 
-def test_no_descriptor_stays_open(stored):
-    descriptors = Path("/proc/self/fd")
-    if not descriptors.exists():
-        pytest.skip("no /proc")
-    before = len(list(descriptors.iterdir()))
-    for content in (stored.read_bytes(), b"damaged"):
-        stored.write_bytes(content)
-        with warnings.catch_warnings(action="ignore", category=DelassusWarning):
-            cache.load(KEY)
-    assert cache.fetch(KEY, lambda: PAYLOAD, WHAT) == PAYLOAD
-    assert len(list(descriptors.iterdir())) == before
+def open_files():
+    """How many this process has, where the system says so."""
+    return len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
 
 
 class Status:
@@ -172,7 +164,6 @@ UNFIT = {
     "group": (lambda path, *_: path.chmod(0o620), "other users may write it.*0620", True),
     "others": (lambda path, *_: path.chmod(0o602), "other users may write it.*0602", True),
     "link": (in_its_place(lambda path, tmp: path.symlink_to(tmp / "good")), "symbolic link", True),
-    "loop": (in_its_place(lambda path, tmp: path.symlink_to(path)), "symbolic link", True),
     "directory": (in_its_place(lambda path, _: path.mkdir()), "not a regular file", False),
     "pipe": (in_its_place(lambda path, _: os.mkfifo(path, 0o600)), "not a regular file", True),
 }
@@ -182,14 +173,18 @@ UNFIT = {
 @posix
 @pytest.mark.parametrize("what", UNFIT)
 def test_files_that_others_may_have_written_are_refused(stored, monkeypatch, tmp_path, what):
-    """No link is followed, no pipe is waited for; what a link leads to stays, and the next one stored is used."""
+    """No link is followed, no pipe is waited for, and no file stays open; what a link leads to stays, and the next one
+    stored is used."""
     change, reason, removed = UNFIT[what]
+    cache.load(KEY)
+    before = open_files()
     with monkeypatch.context() as patched:
         change(stored, patched, tmp_path)
         with pytest.warns(DelassusWarning, match=reason) as caught:
             assert cache.load(KEY) is None
     assert len(caught) == 1 and str(stored) in str(caught[0].message) and os.path.lexists(stored) is not removed
-    assert (tmp_path / "good").exists() == (what in ("link", "loop", "directory", "pipe"))
+    assert open_files() == before
+    assert (tmp_path / "good").exists() == (what in ("link", "directory", "pipe"))
     if removed:
         cache.store(KEY, PAYLOAD)
         assert cache.load(KEY) == PAYLOAD
@@ -292,13 +287,6 @@ def link_of_another(folder, patched):
     patched.setattr(os, "lstat", lambda path, **how: Status(real(path)) if Path(path) == folder else real(path, **how))
 
 
-def not_to_be_made(folder, patched):
-    def makedirs(*_, **__):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    patched.setattr(os, "makedirs", makedirs)
-
-
 def of_another_user(folder, patched):
     folder.mkdir(mode=0o700)
     owner = os.geteuid()
@@ -318,14 +306,12 @@ UNUSABLE = {
     "no current directory": (no_current_directory, "No such file"),
     "a file": (lambda folder, _: folder.write_text(""), "not a directory"),
     "below a file": (below_a_file, "Not a directory|cannot find"),
-    "long": (lambda _, patched: patched.setenv("DELASSUS_CACHE", "/" + "x" * 5000), "too long"),
     "group": (writeable(0o770), "other users may write it"),
     "sticky": (writeable(0o1777), "other users may write it"),
     "owner": (of_another_user, "belongs to user"),
     "writeable": (link_to_a_writeable_one, "other users may write it"),
     "link of another": (link_of_another, "symbolic link of user"),
-    "loop": (lambda folder, _: folder.symlink_to(folder), "not a directory|symbolic links"),
-    "read-only": (not_to_be_made, os.strerror(errno.EROFS)),
+    "unread": (lambda folder, patched: patched.setattr(os, "access", lambda *_: False), "cannot be read"),
 }
 """What is done to a directory, and what is said of it."""
 
@@ -335,31 +321,8 @@ UNUSABLE = {
 def test_directories_that_cannot_be_used_are_named_once(folder, monkeypatch, what):
     change, reason = UNUSABLE[what]
     change(folder, monkeypatch)
-    check_unusable(reason, "" if what in ("no home", "no current directory", "long") else str(folder))
+    check_unusable(reason, "" if what in ("no home", "no current directory") else str(folder))
     assert what != "link of another" or not names(folder.parent / "real")
-
-
-@posix
-def test_directories_that_we_may_not_read_are_refused(folder):
-    """In a child that gives up what root may do."""
-    folder.mkdir()
-    user = os.geteuid() or 65534
-    if os.geteuid() == 0:
-        os.chown(folder, user, user)
-        for parent in folder.parents:
-            if parent.stat().st_mode & 0o700 == parent.stat().st_mode & 0o777:
-                parent.chmod(0o711)
-    folder.chmod(0o000)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with suppress(BaseException):
-            os.setuid(user)
-            check_unusable("cannot be read|Permission denied", str(folder))
-            status = 0
-        os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-    folder.chmod(0o700)
 
 
 @posix

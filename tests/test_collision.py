@@ -436,7 +436,7 @@ def test_cubes_in_a_pile_stay_together(solver):
     q[:, 2] = size * (np.arange(n) + 0.5)
     q[:, 5], q[:, 6] = np.sin(0.175 * np.arange(n)), np.cos(0.175 * np.arange(n))  # turned by 0.35 rad each
     simulator = ds.Simulator(scene, solver=solver, dt=0.01, q0=q.ravel(), tolerance=1e-8)
-    for _ in range(30):
+    for _ in range(10):
         simulator.step()
     assert np.abs(simulator.q - q.ravel()).max() < 1e-7
 

@@ -25,26 +25,17 @@ pytestmark = [
 ]
 
 SPAN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-HELPED, TAKEN, AWAKE, REST = threads.HELPED, helper.TAKEN // 8, helper.AWAKE // 8, helper.REST // 8
+HELPED, TAKEN, REST = threads.HELPED, helper.TAKEN // 8, helper.REST // 8
 
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """A process that has not started its helper, on two processors."""
+    """Fields of helpers that nobody has started, asleep and rested then, on two processors."""
     monkeypatch.setattr(threads, "cores", lambda: 2)
-    time.sleep(0.05)  # until one of before is asleep
-    helper._HELPER[0] = 0
-    yield helper._HELPER
-    time.sleep(0.05)
-    helper._HELPER[0] = 0
-
-
-def until_it_rests(fields):
-    """Until the helper is asleep and callers may have it: one that the system kept waiting has a pause."""
-    end = time.monotonic() + 60
-    while fields[AWAKE] or fields[REST] > time.monotonic_ns():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    fields = type(helper._HELPER)()
+    monkeypatch.setattr(helper, "_HELPER", fields)
+    monkeypatch.setattr(helper, "ADDRESS", ctypes.addressof(fields))
+    return fields
 
 
 @pytest.fixture
@@ -56,18 +47,16 @@ def kernel_and_states(fresh):
 
 @pytest.mark.parametrize("n", [1, UNIT - 1, UNIT, 2 * UNIT + 1, 1000, 1024, 4096 - UNIT + 1])
 def test_both_threads_together_take_each_state_once(fresh, n):
-    taken, came = [], threading.Event()
+    """Each waits at its first states for the other."""
+    taken, came = [], threading.Barrier(2, timeout=30)
 
     def run(arrays, first, states):
-        taken.append((first, states, threading.get_ident()))
-        if threading.get_ident() != caller:
-            came.set()
-        elif n > 2 * UNIT:
-            came.wait(30)
+        who = threading.get_ident()
+        if n > 2 * UNIT and who not in {who for *_, who in taken}:
+            came.wait()
+        taken.append((first, states, who))
 
-    caller, span = threading.get_ident(), SPAN(run)
-    helper.start(2)
-    until_it_rests(fresh)
+    span = SPAN(run)
     helper.share(ctypes.cast(span, ctypes.c_void_p).value, [], n)
     ends = 0
     for first, states, _ in sorted(taken):
@@ -81,26 +70,22 @@ def test_both_threads_together_take_each_state_once(fresh, n):
 def test_helpers_that_others_have_are_passed_over(fresh, away):
     """Or that rest. A caller waits for the others, who may still be at work when it has nothing left to do."""
     helper.start(3)
-    time.sleep(0.05)
-    taken, came, ended = [], threading.Event(), []
+    taken, came, ended = set(), threading.Barrier(2, timeout=30), []
 
     def run(arrays, first, states):
-        taken.append(threading.get_ident())
-        if threading.get_ident() == caller:
-            came.wait(30)
-        else:
-            came.set()
-            time.sleep(0.1)
+        if (who := threading.get_ident()) not in taken:
+            taken.add(who)
+            came.wait()
+        time.sleep(0.05 if who == caller else 0.2)
         ended.append(states)
 
     caller, span, n = threading.get_ident(), SPAN(run), 8 * UNIT
-    (field, value), before = away, list(fresh)
+    field, value = away
     fresh[field] = value
     helper.share(ctypes.cast(span, ctypes.c_void_p).value, [], n, 3)
     done = sum(ended)
-    time.sleep(0.2)  # until all are done, whatever happens
-    fresh[field] = before[field]
-    assert done == n and len({*taken}) == 2
+    time.sleep(0.3)  # until all are done, whatever happens
+    assert done == n and len(taken) == 2
 
 
 def test_several_callers_at_once(fresh):

@@ -227,9 +227,9 @@ def test_audits_of_random_arms_with_patches_are_right():
 
 
 def test_impacts_with_patches_gain_no_energy():
-    for seed in range(3):
+    for seed in range(2):
         sim = pile(seed, 4, restitution=0.8)
-        for _ in range(300):
+        for _ in range(250):
             energy = sum(sim.energy())
             sim.step()
             assert sum(sim.energy()) < energy + SOLVED

@@ -114,17 +114,6 @@ def test_fewer_samples_lose_no_impact(run):
     assert few.time[k - 1] < times.min() and times.max() <= few.time[k]
 
 
-def test_momentum_of_a_ball_is_its_weight_and_the_recorded_impulses(run):
-    """Momentum balance over the whole run, from nothing but the recording."""
-    _, r = run
-    scene, q0 = bouncing()
-    sim = ds.Simulator(scene, q0=q0, dt=1e-3)
-    r = sim.run(0.5, record=Recorder())
-    on_left = r.contact_impulses[r.contact_links[:, 0] == 0, 2].sum()
-    gained = r.v[-1, 2] - r.v[0, 2]  # it does not turn, so its axes are the world's
-    assert np.isclose(gained, on_left - 9.81 * r.time[-1], atol=1e-10)
-
-
 def test_a_recorder_goes_on_and_is_not_shared():
     ready = pendulum(3)
     whole = ready.simulator().run(0.02, record=Recorder())
@@ -401,41 +390,25 @@ def put(*keys):
     ("kind", "change", "message"),
     [
         ("recording", put("arrays", "q", None), "not all arrays of a recording: 'q'"),
-        ("recording", put("arrays", "extra", np.zeros(1)), "not all arrays of a recording: 'extra'"),
         ("recording", put("arrays", "time", lambda x: x[:1]), "q of type|tau of type"),
         ("recording", put("arrays", "time", lambda x: x[:, None]), "time of type 'f8' and shape .61, 1."),
         ("recording", put("arrays", "q", lambda x: x[:, 1:]), "states of other length"),
-        ("recording", put("arrays", "q", lambda x: x.astype(int)), "q of type 'i8'"),
         ("recording", put("arrays", "q", lambda x: x.astype("S8")), "q of type 'S8'"),
-        ("recording", put("arrays", "contact_links", lambda x: x.astype(float)), "contact_links of type 'f8'"),
         ("recording", put("arrays", "time", np.zeros_like), "times that do not increase"),
-        ("recording", put("arrays", "kinetic", lambda x: x[:3]), "potential of type"),
-        ("recording", put("arrays", "time", np.zeros((1,) * 30)), "time of type"),
         ("recording", put("colliders", []), "contact_colliders that do not exist"),
         ("recording", put("link_names", []), "contact_links that do not exist"),
         ("recording", put("dt", 0.0), "steps of 0.0 s"),
         ("recording", put("every", -1), "every -1"),
         ("recording", put("gravity", [0.0]), "gravity"),
-        ("recording", put("gravity", None), "'description': "),
-        ("recording", put("statuses", {"\u202e" * 10**5: "b"}), "statuses"),
         ("recording", put("statuses", {"a": "b"}), "statuses.a': 'b'"),
-        ("checkpoint", put("arrays", "q", None), "not all arrays of a checkpoint: 'q'"),
         ("checkpoint", put("arrays", "islands", None), "'islands'.*of another version"),
         ("checkpoint", put("arrays", "rested", lambda x: x[:0]), "rested of type"),
         ("checkpoint", put("arrays", "sustained", np.zeros((1, 3))), "contacts_links of type|sustained of type"),
         ("checkpoint", put("options", None), "'description': "),
-        ("checkpoint", put("options", "solver", None), "options': "),
         ("checkpoint", put("options", "solver", "best"), "solver"),
-        ("checkpoint", put("options", "dt", -1.0), "dt"),
-        ("checkpoint", put("options", "n_directions", 10**12), "n_directions"),
         ("checkpoint", put("options", "max_overlap", 1.0), "options': "),
-        ("checkpoint", put("state", None), "'description': "),
         ("checkpoint", put("state", "steps", -5), "steps of the state"),
-        ("checkpoint", put("state", "steps", 10**400), "steps of the state"),
-        ("checkpoint", put("state", "rng", {}), "a generator and statuses"),
         ("checkpoint", put("state", "rng", "state", {"state": -1, "inc": 1}), "a generator and statuses"),
-        ("checkpoint", put("state", "status", "GOOD"), "a generator and statuses"),
-        ("checkpoint", put("state", "statuses", {"CONVERGED": -1}), "a generator and statuses"),
         ("checkpoint", put("scene", 3), "scene': 3"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -64,19 +65,10 @@ def test_batches(dtype, n):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*contacts alone leave out:delassus.DelassusWarning")
-@pytest.mark.parametrize("name", list(QUANTITIES))
-def test_quantities(dtype, name):
-    check_quantity(name, dtype, case=1)
-
-
-@pytest.mark.parametrize("name", [*list(QUANTITIES)[::6], "contact_step", "close_loops"])
-def test_some_quantities(dtype, name):
-    check_quantity(name, dtype, case=0)
-
-
-def check_quantity(name, dtype, case):
-    """A generated one: derivatives, steps, and contact steps, whose loops end state by state."""
-    drawn = Case(name, 0, case, derives=False, most=3)
+@pytest.mark.parametrize(("name", "dtype"), [*zip(QUANTITIES, cycle(DTYPES))])
+def test_quantities(name, dtype):
+    """Generated ones: derivatives, steps, and contact steps, whose loops end state by state."""
+    drawn = Case(name, 0, 1, derives=False, most=3)
     program, values = make_program(drawn.asked, dtype=dtype), drawn.states(33, dtype)
     agree(program, [np.ascontiguousarray(values[a.name]) for a in program.arguments], seed=2)
 

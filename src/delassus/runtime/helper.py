@@ -85,8 +85,8 @@ def _now(helper: int) -> int:
 
 @compiled
 def _withdraw(helper: int, now: int, away: int) -> None:
-    """Let callers do without a helper that was away so long."""
-    store(helper + REST, now + min(PAUSE * away, LONGEST))
+    """Let callers do without a helper that was away so long, and no shorter than before."""
+    store(helper + REST, max(load(helper + REST), now + min(PAUSE * away, LONGEST)))
 
 
 @compiled
@@ -128,10 +128,10 @@ def share_work(helpers: int, span: int, arrays: int, n: int, unit: int, threads:
             store(helper + TAKEN, 0)
             continue
         mine |= 1 << k
-        if exchange(helper + AWAKE, 1) == 0:
-            call_at(load(helper + RELEASE), load(helper + LOCK))
         store(helper + BUSY, 1)
         store(helper + BOX, job)
+        if exchange(helper + AWAKE, 1) == 0:  # after the offer: one that wakes and finds none may sleep again
+            call_at(load(helper + RELEASE), load(helper + LOCK))
     _take(job, True)
     for k in range(threads - 1):
         helper = helpers + SIZE * k

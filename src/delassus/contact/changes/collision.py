@@ -6,12 +6,13 @@ stands still. Moved together, both carry their contacts along, so that nothing e
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled_for
 from delassus.compiler.jit.types import DUALS
+from delassus.contact.changes.contacts import Coupling, cross_matrices
 from delassus.contact.collision.colliders import (
     MOST_CONTACTS,
     RADIUS,
@@ -29,21 +30,6 @@ SAME = 1e-5
 normals of what is curved, which iterations end at roots of the round-off of a gap."""
 
 
-class ContactChanges(NamedTuple):
-    """Changes of contacts along the six twists ``[linear; angular]`` of A about ``about``, B still, axes of the world.
-
-    ``points`` (n, 3, 6), ``frames`` (n, 3, 3, 6), ``depths`` (n, 6), ``surface_velocities`` (n, 2, 6), ``about``
-    (n, 3). ``known``: whether the contact was found again.
-    """
-
-    points: Array
-    frames: Array
-    depths: Array
-    surface_velocities: Array
-    about: Array
-    known: Any
-
-
 @compiled_for("derivatives of contacts")
 def find_changes(
     n: int, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, out: ContactArrays
@@ -57,22 +43,41 @@ def find_changes(
 
 def contact_changes(
     pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, found: ContactArrays
-) -> ContactChanges:
+) -> tuple[Coupling, Any]:
     """Changes of the contacts ``found`` of near ``pairs`` (n, 2), as a search with ``reach`` and ``gap`` has them.
 
-    ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in their order.
+    And whether each was found again. ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in
+    their order.
     """
     out, m = searched(pairs, reach, gap, colliders, space)
     radii = colliders.shapes[found.colliders, RADIUS]
     sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
     at, known = _found_again(found, out, m, sizes)
-    return changes_at(out, at, known, space.world[found.colliders[:, 0], :, 3])
+    return coupling_at(out, at, space.world[found.colliders[:, 0], :, 3], found.points, found.frames), known
 
 
-def changes_at(out: Any, at: Indices, known: Any, about: Array) -> ContactChanges:
-    """Those of contacts ``at`` places among those that were `searched`."""
-    changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
-    return ContactChanges(*[*changed, about, known])
+def coupling_at(out: Any, at: Indices, about: Array, points: Array, frames: Array) -> Coupling:
+    """Changes along twists of both bodies at ``points`` of contacts ``at`` places among those that were `searched`.
+
+    Those are along twists of A about ``about`` (n, 3), B still.
+    """
+    m = len(points)
+    to = np.broadcast_to(np.eye(6), (m, 6, 6)).copy()
+    to[:, :3, 3:] = -cross_matrices(about - points)
+    every = out.depths[:, None], out.points, out.frames, out.surface_velocities
+    depths, own_points, own_frames, belts = (
+        x[at]["changes"][..., :6] @ (to[:, None] if x.ndim > 2 else to) for x in every
+    )
+    depths = depths[:, 0]
+    carried, turned = np.zeros((m, 3, 6)), np.zeros((m, 3, 3, 6))
+    carried[:, :, :3] = np.eye(3)
+    turned[..., 3:] = np.swapaxes(cross_matrices(-np.swapaxes(frames, 1, 2)), 1, 2)
+    return Coupling(
+        np.stack([-depths, depths], axis=1),
+        np.stack([own_points, carried - own_points], axis=1),
+        np.stack([own_frames, turned - own_frames], axis=1),
+        np.stack([belts, -belts], axis=1),
+    )
 
 
 def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory) -> tuple[Any, int]:
@@ -106,10 +111,6 @@ def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, spa
 
 def _duals(shape: int | tuple[int, ...]) -> Any:
     return np.zeros(shape, DUALS)
-
-
-def _changes(x: Any, at: Indices) -> Array:
-    return np.asarray(x[at]["changes"][..., :6])
 
 
 def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tuple[Indices, Any]:

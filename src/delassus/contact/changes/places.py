@@ -20,7 +20,6 @@ from delassus.contact.changes.contacts import (
     FoundContacts,
     RowParts,
     along,
-    coupling_of,
     force_changes,
     gap_changes,
     row_changes,
@@ -70,10 +69,8 @@ class Situation:
         self.n, self.m, self.first = int(blocks.bodies.first[-1]), len(found.points), blocks.bodies.first
         space = scene.detector.space._replace(world=search.world, centres=search.centres)
         arrays, touching = scene.detector.arrays, scene.options.touching
-        changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
+        coupling, self.known_contacts = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
         self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
-        self.known_contacts = changes.known.copy()
-        coupling = coupling_of(changes, found.points, found.frames)
         self.contacts, self.by_velocities = contacts_on_paths(
             record, self.sides, coupling, self.known_contacts, scene.detector, scene.options
         )

@@ -92,6 +92,17 @@ class Faces(NamedTuple):
         """Sums (m,) over those of the pair that turn."""
         return np.asarray(np.bincount(self.pairs, self.turns * x, len(x))[self.pairs], float)
 
+    def middles_with_twists(self, points: Array, changes: Array) -> Array:
+        """Changes (m, 2, 3, 6) of middles along twists at contacts, from those of the points of all (m, 3)."""
+        arms, total = cross_matrices(points)[:, None], np.zeros(changes.shape)
+        linear, angular = changes[..., :3], changes[..., 3:]
+        at_origin = np.concatenate([linear, angular - linear @ arms], axis=3)  # along twists there
+        np.add.at(total, self.pairs, self.turns[:, None, None, None] * at_origin)
+        n = np.maximum(self.sums(np.ones(len(points))), 1.0)
+        mean = total[self.pairs] / n[:, None, None, None]
+        mean[..., 3:] += mean[..., :3] @ arms
+        return mean
+
     def held_at(self, H: Array, now: Array) -> Faces:
         """Those held at slips ``H`` over the step, and ``now``."""
         slips, turned = (self.sums((x[:, :2] ** 2).sum(axis=1)) for x in (H, H - now))
@@ -230,10 +241,11 @@ def _chords(
     spot = Spot(_numbers(-found.depths[at], start.gaps[at]).item(), frame[:, :2].T.tolist(), frame[:, 2].tolist(), [])
     spot = spot._replace(point=midway(ops, points, spot.normal, spot.gap, side))
     end = end._replace(point=midway(ops, end.point, end.normal, end.gap, side))
-    middles, of_first = faces.middles[at], np.zeros((n, 2, 3, 6))
-    of_first[:, 0] = np.concatenate([np.broadcast_to(np.eye(3), (n, 3, 3)), -cross_matrices(middles - x)], axis=2)
     held, is_same = faces.held[at, None], 1.0 * (turning.later[at, None] >= NONE)
-    centre = FaceCentre.of(ops, held, _numbers(middles, of_first).tolist(), first, second) if held.any() else None
+    centre = None
+    if held.any():
+        middles = _numbers(faces.middles[at], faces.middles_with_twists(found.points, start.points)[at]).tolist()
+        centre = FaceCentre.of(ops, held, middles, first, second)
     of_belts: Any = ([0.0] * 3, minus(*belts)) if belts else None
     motion = motion_of(ops, h, spot, end, is_same, (first, second), of_belts, centre)
     H, rates = _columns([*motion.turned, motion.opened], n, 24)

@@ -499,6 +499,21 @@ def test_derivatives_of_steps_over_a_seam(name):
     assert seen >= 1
 
 
+def test_derivatives_of_steps_over_a_seam_of_large_tiles():
+    """Contacts on paths change as numbers do: differences by parts of the size of both would be too large there."""
+    body = ds.mechanisms.free_body(1.0, np.diag([1.6e-3, 1.8e-3, 2e-3]))
+    tiles = [Collider("world", Box(1, 100, 0.2), (x, 0, -0.1), friction=0.4) for x in (-0.5, 0.5)]
+    scene, v = Scene(body, [Collider("body", Box(0.1, 0.1, 0.1), friction=0.4), *tiles]), [1, 0, -1e-3, 0.1, 0.2, 0.3]
+    q = [-0.0505, 0.01, 0.05 + 4e-5, 1e-4, 2e-4, 0.0, 1.0]
+    sim = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13)
+    state = sim.get_state()
+    sim.step()
+    found, directions = sim.step_derivatives(), np.eye(18)[:, :12]
+    assert found.status is SolverStatus.CONVERGED and found.distance > 1e-4 and sim.impulses.any()
+    wanted = differences(sim, state, np.zeros(6), directions)
+    assert np.abs(found.A - wanted).max() < AGREES * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize(("restitution", "length"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.02)])
 def test_derivatives_of_boxes_that_land(restitution, length):
     """On four corners that share loads in any way derivatives are those of differences, or have the status of none.

@@ -12,7 +12,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled_for
 from delassus.compiler.jit.types import DUALS
-from delassus.contact.changes.contacts import Coupling, cross_matrices
+from delassus.contact.changes.contacts import Coupling, cross_matrices, twisted
 from delassus.contact.collision.colliders import (
     MOST_CONTACTS,
     RADIUS,
@@ -50,9 +50,7 @@ def contact_changes(
     their order.
     """
     out, m = searched(pairs, reach, gap, colliders, space)
-    radii = colliders.shapes[found.colliders, RADIUS]
-    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
-    at, known = _found_again(found, out, m, sizes)
+    at, known = found_again(found, out, m, colliders)
     return coupling_at(out, at, space.world[found.colliders[:, 0], :, 3], found.points, found.frames), known
 
 
@@ -82,43 +80,46 @@ def coupling_at(out: Any, at: Indices, about: Array, points: Array, frames: Arra
 
 def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory) -> tuple[Any, int]:
     """Contacts of near ``pairs`` in their order, with changes along twists of A, and their number; rows to spare."""
-    n, own = len(pairs), pairs.ravel()
-    world = _duals((2 * n, 3, 4))
-    world["x"] = space.world[own]
-    R = space.world[pairs[:, 0], :, :3]
-    for k in range(3):
-        a, b = (k + 1) % 3, (k + 2) % 3  # e_k × R
-        world["changes"][::2, k, 3, k] = 1.0
-        world["changes"][::2, b, :3, 3 + k], world["changes"][::2, a, :3, 3 + k] = R[:, a], -R[:, b]
-    every = colliders._replace(
-        shapes=colliders.shapes[own], local=colliders.local[own], material=colliders.material[own]
-    )
-    work = pair_memory(space.work.rows.shape[1], _duals)
-    memory = space._replace(
-        world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2), work=work,
-        ends=np.zeros(n + 1, np.int64), found=_duals((MOST_CONTACTS * n, 8)), counts=np.array([n, 1]),
-    )  # fmt: skip
-    most = MOST_CONTACTS * n
-    numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
-    out: Any = ContactArrays(
-        indices, _duals((most, 3)), _duals((most, 3, 3)), _duals(most), numbers, numbers.copy(), indices.copy(),
-        _duals((most, 2)), numbers.copy(), numbers.copy(),
-    )  # fmt: skip
-    m = find_changes(n, reach, gap, every, memory, out)
+    every, memory, out = dual_memory(pairs.ravel(), colliders, space)
+    first: Any = memory.world[::2]
+    first["changes"][..., :6] = twisted(first["x"], first["x"][:, :, 3])
+    m = find_changes(len(pairs), reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
     return out, m
 
 
-def _duals(shape: int | tuple[int, ...]) -> Any:
+def dual_memory(own: Indices, colliders: Colliders, space: CollisionMemory) -> tuple[Colliders, CollisionMemory, Any]:
+    """Colliders in their ``own`` order, two of each pair, and memory for contacts on numbers with changes."""
+    n, world, every = len(own) // 2, duals((len(own), 3, 4)), MOST_CONTACTS * (len(own) // 2)
+    world["x"] = space.world[own]
+    memory = space._replace(
+        world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2),
+        work=pair_memory(space.work.rows.shape[1], duals), ends=np.zeros(n + 1, np.int64), found=duals((every, 8)),
+        paths=duals((n, 5)), counts=np.array([n, 1]),
+    )  # fmt: skip
+    numbers, indices = np.zeros(every), np.zeros((every, 2), np.int64)
+    out: Any = ContactArrays(
+        indices, duals((every, 3)), duals((every, 3, 3)), duals(every), numbers, numbers.copy(), indices.copy(),
+        duals((every, 2)), numbers.copy(), numbers.copy(),
+    )  # fmt: skip
+    of_pairs = {name: getattr(colliders, name)[own] for name in ("shapes", "local", "material")}
+    return colliders._replace(**of_pairs), memory, out
+
+
+def duals(shape: int | tuple[int, ...]) -> Any:
+    """Zeros with changes."""
     return np.zeros(shape, DUALS)
 
 
-def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tuple[Indices, Any]:
+def found_again(
+    found: ContactArrays, other: Any, m: int, colliders: Colliders, same: float = SAME
+) -> tuple[Indices, Any]:
     """For each contact which of ``m`` others it is, the nearest of the same colliders, and whether it is that one."""
-    n = len(found.points)
+    n, radii = len(found.points), colliders.shapes[found.colliders, RADIUS]
+    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
     if n == m and (found.colliders == other.colliders[:m]).all():
         at = np.arange(n)
-        if _distances(found, other, at, sizes).max(initial=0.0) < SAME:
+        if _distances(found, other, at, sizes).max(initial=0.0) < same:
             return at, np.ones(n, bool)
     if not m:
         return np.zeros(n, np.int64), np.zeros(n, bool)
@@ -132,7 +133,7 @@ def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tupl
         distance = np.where(first + k < end, np.abs(other.points["x"][one] - found.points).max(axis=1), np.inf)
         closer = distance < nearest
         nearest, at = np.where(closer, distance, nearest), np.where(closer, one, at)
-    return at, (nearest < np.inf) & (_distances(found, other, at, sizes) < SAME)
+    return at, (nearest < np.inf) & (_distances(found, other, at, sizes) < same)
 
 
 def _distances(found: ContactArrays, other: Any, at: Indices, sizes: Array) -> Array:

@@ -165,6 +165,15 @@ def cross_matrices(x: Array) -> Array:
     return out
 
 
+def twisted(T: Array, about: Array) -> Array:
+    """Changes (n, 3, 4, 6) of poses along twists at points (n, 3)."""
+    out = np.zeros((*T.shape, 6))
+    out[:, :, 3, :3] = np.eye(3)
+    for c in range(4):
+        out[:, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
+    return out
+
+
 class Coupling(NamedTuple):
     """Changes of contacts along the twists of A and of B at the contact point (m, 2, …, 6).
 

@@ -41,6 +41,7 @@ from delassus.contact.changes.contacts import (
     cross_matrices,
     row_changes,
     sides_of,
+    twisted,
 )
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, TurningRecord
@@ -226,7 +227,9 @@ def _chords(
     worlds = record.search.world, _world_ahead(scene, record, turning)
     for k, own in enumerate(colliders.T):
         T, E = (world[own] for world in worlds)
-        before, after = _numbers(T, _twisted(T, x, k)), _numbers(E, end=_twisted(E, points_ahead, k))
+        changes = np.zeros((2, n, 2, *T.shape[1:], 6))
+        changes[:, :, k] = twisted(T, x), twisted(E, points_ahead)
+        before, after = _numbers(T, changes[0]), _numbers(E, end=changes[1])
         chords.append(chord_of(ops, before[:, :3], before[:, 3:], after[:, :3], after[:, 3:], still))
         if not material[colliders, :3].any():
             continue
@@ -251,15 +254,6 @@ def _chords(
     H, rates = _columns([*motion.turned, motion.opened], n, 24)
     by_twists = np.moveaxis(rates.reshape(n, 3, 4, 6), 2, 1)
     return H, by_twists[:, :2], by_twists[:, 2:]
-
-
-def _twisted(T: Array, about: Array, side: int) -> Array:
-    """Changes (n, 2, 3, 4, 6) of poses along twists at points (n, 3), zero of the other side."""
-    out = np.zeros((len(T), 2, 3, 4, 6))
-    out[:, side, :, 3, :3] = np.eye(3)
-    for c in range(4):
-        out[:, side, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
-    return out
 
 
 def _cuts(H: Array, now: Array, alike: Array, faces: Faces) -> tuple[Array, Array, Array]:

@@ -37,7 +37,8 @@ class Dual:
     def __mul__(self, other: Any) -> Dual:
         """Product with another one, or with a number."""
         if isinstance(other, Dual):
-            return Dual(self.x * other.x, _sum((self * other.x).rates, (other * self.x).rates))
+            own, others = ({k: r * y for k, r in a.rates.items()} for a, y in ((self, other.x), (other, self.x)))
+            return Dual(self.x * other.x, _sum(own, others))
         return Dual(self.x * other, {k: rate * other for k, rate in self.rates.items()})
 
     __radd__, __rmul__ = __add__, __mul__

@@ -133,6 +133,12 @@ class FaceCentre(NamedTuple):
     start: Vector
     halfway: Vector
 
+    @classmethod
+    def of(cls, ops: Ops, holds: Scalar, start: Vector, a: Chord, b: Chord) -> FaceCentre:
+        """That of links on two paths."""
+        ends = zip(start, a.to_end(ops, start), b.to_end(ops, start), strict=True)
+        return cls(holds, start, [0.5 * x + 0.25 * (y + z) for x, y, z in ends])
+
 
 class Offset(NamedTuple):
     """``κ`` (3, m/s) of a contact, and by how much velocities (m/s) are apart at which it is cut, or is not."""
@@ -174,7 +180,7 @@ def motion_of(
     n, x, y, opened = start.normal, start.point, end.point, end.gap - start.gap
     velocity = a.velocity(x) if b is None else minus(a.velocity(x), b.velocity(x))
     if b is None:  # open contacts are on the link: what is between the surfaces follows their gap smoothly
-        x, y = (plus_scaled(p.point, p.normal, -0.5 * ops.maximum(p.gap, 0.0)) for p in (start, end))
+        x, y = (midway(ops, p.point, p.normal, p.gap, 1.0) for p in (start, end))
     if is_same is not None:
         to_a, to_b = a.to_end(ops, x), x if b is None else b.to_end(ops, x)
         opened = ops.select(is_same, opened, dot(end.normal, minus(to_a, to_b)))
@@ -187,25 +193,24 @@ def motion_of(
     slip, halfway = velocity, [(1.0 / h) * c for c in way]
     if belts is not None:  # these move along surfaces
         slip, halfway = plus(slip, belts[0]), plus(halfway, belts[1])
-    now, turned = [dot(t, slip) for t in start.tangents], list[Scalar]()
-    for t, own in zip(start.tangents, now, strict=True):
-        turned.append(dot(turn(t), halfway) - own)
+    now = [dot(t, slip) for t in start.tangents]
+    turned = [dot(turn(t), halfway) - own for t, own in zip(start.tangents, now, strict=True)]
     cosine = 1.0 if end.normal is n else dot(n, end.normal)
     return ContactMotion(turned, now, (1.0 / h) * opened, dot(n, velocity), cosine)
 
 
-def _cut(ops: Ops, motion: ContactMotion, alike: Scalar, squares: tuple[Scalar, Scalar]) -> Offset:
+def cut(ops: Ops, motion: ContactMotion, alike: Scalar, squares: tuple[Scalar, Scalar]) -> Offset:
     """``κ``, which along tangents is cut as ``squares`` of what turns and slips say (m²/s²)."""
     size, most = (ops.sqrt(x + SQUARE_FLOOR) for x in squares)
     opens, least = motion.opened - motion.u, ops.minimum(motion.u, 0.0)
     larger = ops.less(most + alike, size)
-    cut = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
+    part = ops.select(larger, most / ops.select(larger, size, 1.0), 1.0)
     opening = ops.select(ops.less(opens, least - alike), least, opens)
     turns = 1.0 - ops.less(motion.cosine, SAME_SIDE)
     slides = ops.select(ops.less(alike, size), _size(ops, size - most), NEVER)
     presses = ops.select(ops.less(opens, 0.0), ops.minimum(_size(ops, opens - least), _size(ops, motion.u)), opens)
     presses = ops.select(ops.less(alike, _size(ops, opens)), presses, NEVER)
-    return Offset([turns * x for x in (*(cut * x for x in motion.turned), opening)], ops.minimum(slides, presses))
+    return Offset([turns * x for x in (*(part * x for x in motion.turned), opening)], ops.minimum(slides, presses))
 
 
 def _halfway(ops: Ops, start: Spot, end: Spot) -> Callable[[Vector], Vector]:
@@ -217,6 +222,14 @@ def _halfway(ops: Ops, start: Spot, end: Spot) -> Callable[[Vector], Vector]:
     over = 1.0 / ops.sqrt(dot(half, half) + SQUARE_FLOOR)
     half = [over * c for c in half]
     return lambda x: turned_halfway(ops, x, n, half)
+
+
+def midway(ops: ScalarOps, x: Sequence[Scalar], n: Sequence[Scalar], gap: Scalar, side: Scalar) -> Vector:
+    """The place between the surfaces of a contact at ``x``, which is on the body that moves where it is open.
+
+    ``side``: 1 where the second, −1 where the first one is the world; else 0.
+    """
+    return plus_scaled(x, n, -0.5 * side * ops.maximum(gap, 0.0))
 
 
 def turned_halfway(ops: ScalarOps, x: Sequence[Scalar], n: Sequence[Scalar], half: Sequence[Scalar]) -> Vector:
@@ -234,10 +247,8 @@ class TurningPair:
         self.ops, self.h, self.closed, self._at, self._ahead, self.alike = start.ops, h, closed, start, ahead, alike
         self.contact, self.touching = _contact(start), _touching(start, closed)
         (a, b), second = chords, self.contact.second
-        self.chords = (
-            a.of_shape(start, self.contact.frame),
-            None if b is None or second is None else b.of_shape(start, second),
-        )
+        of_second = None if b is None or second is None else b.of_shape(start, second)
+        self.chords = a.of_shape(start, self.contact.frame), of_second
         self.starts, self.ends = _places(start), _places(ahead)
         if self.contact.second is None:
             self.ends = [self._on_plane(*both) for both in zip(self.starts, self.ends, strict=True)]
@@ -266,12 +277,10 @@ class TurningPair:
             centre = self._centre(motions, acting)
             motions = [motion_of(ops, self.h, *x, self.chords, belts, centre) for x in contacts]
             squares = [(dot(x.turned, x.turned), dot(x.now, x.now)) for x in motions]
-            every = [self._sum(acting, x) for x in zip(*squares, strict=True)]
-            squares = [
-                (chosen(ops, centre.holds, every, x)[0], chosen(ops, centre.holds, every, x)[1]) for x in squares
-            ]
+            size, most = [self._sum(acting, x) for x in zip(*squares, strict=True)]
+            squares = [(ops.select(centre.holds, size, x), ops.select(centre.holds, most, y)) for x, y in squares]
         for acts, motion, own in zip(acting, motions, squares, strict=True):
-            kappa, distance = _cut(ops, motion, self.alike, own)
+            kappa, distance = cut(ops, motion, self.alike, own)
             out.append(Offset([ops.select(acts, x, 0.0) for x in kappa], ops.select(acts, distance, NEVER)))
         return out
 
@@ -284,21 +293,12 @@ class TurningPair:
         ops, (a, b) = self.ops, self.chords
         assert b is not None
         slips = self._sum(acting, [dot(x.slip(), x.slip()) for x in motions])
-        turned, n = (
-            self._sum(acting, [dot(x.turned, x.turned) for x in motions]),
-            self._sum(acting, [1.0] * len(acting)),
-        )
+        turned = self._sum(acting, [dot(x.turned, x.turned) for x in motions])
+        n = self._sum(acting, [1.0] * len(acting))
         holds = ops.less(slips, HELD * HELD * turned) * ops.less(OF_FACE - 0.5, n)
         over = 1.0 / ops.maximum(n, 1.0)
         start = [over * self._sum(acting, [x.point[c] for x in self.starts]) for c in range(3)]
-        return FaceCentre(
-            holds,
-            start,
-            [
-                0.5 * x + 0.25 * (y + z)
-                for x, y, z in zip(start, a.to_end(ops, start), b.to_end(ops, start), strict=True)
-            ],
-        )
+        return FaceCentre.of(ops, holds, start, a, b)
 
     def _by_number(self, e: int) -> tuple[Spot, Scalar, Scalar | None]:
         """The contact at the end, and 1 where it is the same one, twice; the second is None where it follows a body."""

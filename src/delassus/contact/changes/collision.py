@@ -6,12 +6,13 @@ stands still. Moved together, both carry their contacts along, so that nothing e
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled_for
 from delassus.compiler.jit.types import DUALS
+from delassus.contact.changes.contacts import Coupling, cross_matrices, twisted
 from delassus.contact.collision.colliders import (
     MOST_CONTACTS,
     RADIUS,
@@ -29,21 +30,6 @@ SAME = 1e-5
 normals of what is curved, which iterations end at roots of the round-off of a gap."""
 
 
-class ContactChanges(NamedTuple):
-    """Changes of contacts along the six twists ``[linear; angular]`` of A about ``about``, B still, axes of the world.
-
-    ``points`` (n, 3, 6), ``frames`` (n, 3, 3, 6), ``depths`` (n, 6), ``surface_velocities`` (n, 2, 6), ``about``
-    (n, 3). ``known``: whether the contact was found again.
-    """
-
-    points: Array
-    frames: Array
-    depths: Array
-    surface_velocities: Array
-    about: Array
-    known: Any
-
-
 @compiled_for("derivatives of contacts")
 def find_changes(
     n: int, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, out: ContactArrays
@@ -57,67 +43,83 @@ def find_changes(
 
 def contact_changes(
     pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory, found: ContactArrays
-) -> ContactChanges:
+) -> tuple[Coupling, Any]:
     """Changes of the contacts ``found`` of near ``pairs`` (n, 2), as a search with ``reach`` and ``gap`` has them.
 
-    ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in their order.
+    And whether each was found again. ``space`` holds the poses of colliders, ``found`` the contacts of these pairs in
+    their order.
     """
     out, m = searched(pairs, reach, gap, colliders, space)
-    radii = colliders.shapes[found.colliders, RADIUS]
-    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
-    at, known = _found_again(found, out, m, sizes)
-    return changes_at(out, at, known, space.world[found.colliders[:, 0], :, 3])
+    at, known = found_again(found, out, m, colliders)
+    return coupling_at(out, at, space.world[found.colliders[:, 0], :, 3], found.points, found.frames), known
 
 
-def changes_at(out: Any, at: Indices, known: Any, about: Array) -> ContactChanges:
-    """Those of contacts ``at`` places among those that were `searched`."""
-    changed = [_changes(x, at) for x in (out.points, out.frames, out.depths, out.surface_velocities)]
-    return ContactChanges(*[*changed, about, known])
+def coupling_at(out: Any, at: Indices, about: Array, points: Array, frames: Array) -> Coupling:
+    """Changes along twists of both bodies at ``points`` of contacts ``at`` places among those that were `searched`.
+
+    Those are along twists of A about ``about`` (n, 3), B still.
+    """
+    m = len(points)
+    to = np.broadcast_to(np.eye(6), (m, 6, 6)).copy()
+    to[:, :3, 3:] = -cross_matrices(about - points)
+    every = out.depths[:, None], out.points, out.frames, out.surface_velocities
+    depths, own_points, own_frames, belts = (
+        x[at]["changes"][..., :6] @ (to[:, None] if x.ndim > 2 else to) for x in every
+    )
+    depths = depths[:, 0]
+    carried, turned = np.zeros((m, 3, 6)), np.zeros((m, 3, 3, 6))
+    carried[:, :, :3] = np.eye(3)
+    turned[..., 3:] = np.swapaxes(cross_matrices(-np.swapaxes(frames, 1, 2)), 1, 2)
+    return Coupling(
+        np.stack([-depths, depths], axis=1),
+        np.stack([own_points, carried - own_points], axis=1),
+        np.stack([own_frames, turned - own_frames], axis=1),
+        np.stack([belts, -belts], axis=1),
+    )
 
 
 def searched(pairs: Indices, reach: Array, gap: float, colliders: Colliders, space: CollisionMemory) -> tuple[Any, int]:
     """Contacts of near ``pairs`` in their order, with changes along twists of A, and their number; rows to spare."""
-    n, own = len(pairs), pairs.ravel()
-    world = _duals((2 * n, 3, 4))
-    world["x"] = space.world[own]
-    R = space.world[pairs[:, 0], :, :3]
-    for k in range(3):
-        a, b = (k + 1) % 3, (k + 2) % 3  # e_k × R
-        world["changes"][::2, k, 3, k] = 1.0
-        world["changes"][::2, b, :3, 3 + k], world["changes"][::2, a, :3, 3 + k] = R[:, a], -R[:, b]
-    every = colliders._replace(
-        shapes=colliders.shapes[own], local=colliders.local[own], material=colliders.material[own]
-    )
-    work = pair_memory(space.work.rows.shape[1], _duals)
-    memory = space._replace(
-        world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2), work=work,
-        ends=np.zeros(n + 1, np.int64), found=_duals((MOST_CONTACTS * n, 8)), counts=np.array([n, 1]),
-    )  # fmt: skip
-    most = MOST_CONTACTS * n
-    numbers, indices = np.zeros(most), np.zeros((most, 2), np.int64)
-    out: Any = ContactArrays(
-        indices, _duals((most, 3)), _duals((most, 3, 3)), _duals(most), numbers, numbers.copy(), indices.copy(),
-        _duals((most, 2)), numbers.copy(), numbers.copy(),
-    )  # fmt: skip
-    m = find_changes(n, reach, gap, every, memory, out)
+    every, memory, out = dual_memory(pairs.ravel(), colliders, space)
+    first: Any = memory.world[::2]
+    first["changes"][..., :6] = twisted(first["x"], first["x"][:, :, 3])
+    m = find_changes(len(pairs), reach, gap, every, memory, out)
     out.colliders[:m] = pairs[out.colliders[:m, 0] // 2]
     return out, m
 
 
-def _duals(shape: int | tuple[int, ...]) -> Any:
+def dual_memory(own: Indices, colliders: Colliders, space: CollisionMemory) -> tuple[Colliders, CollisionMemory, Any]:
+    """Colliders in their ``own`` order, two of each pair, and memory for contacts on numbers with changes."""
+    n, world, every = len(own) // 2, duals((len(own), 3, 4)), MOST_CONTACTS * (len(own) // 2)
+    world["x"] = space.world[own]
+    memory = space._replace(
+        world=world, centres=space.centres[own], pairs=np.arange(2 * n).reshape(-1, 2),
+        work=pair_memory(space.work.rows.shape[1], duals), ends=np.zeros(n + 1, np.int64), found=duals((every, 8)),
+        paths=duals((n, 5)), counts=np.array([n, 1]),
+    )  # fmt: skip
+    numbers, indices = np.zeros(every), np.zeros((every, 2), np.int64)
+    out: Any = ContactArrays(
+        indices, duals((every, 3)), duals((every, 3, 3)), duals(every), numbers, numbers.copy(), indices.copy(),
+        duals((every, 2)), numbers.copy(), numbers.copy(),
+    )  # fmt: skip
+    of_pairs = {name: getattr(colliders, name)[own] for name in ("shapes", "local", "material")}
+    return colliders._replace(**of_pairs), memory, out
+
+
+def duals(shape: int | tuple[int, ...]) -> Any:
+    """Zeros with changes."""
     return np.zeros(shape, DUALS)
 
 
-def _changes(x: Any, at: Indices) -> Array:
-    return np.asarray(x[at]["changes"][..., :6])
-
-
-def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tuple[Indices, Any]:
+def found_again(
+    found: ContactArrays, other: Any, m: int, colliders: Colliders, same: float = SAME
+) -> tuple[Indices, Any]:
     """For each contact which of ``m`` others it is, the nearest of the same colliders, and whether it is that one."""
-    n = len(found.points)
+    n, radii = len(found.points), colliders.shapes[found.colliders, RADIUS]
+    sizes = np.where(np.isfinite(radii), radii, 0.0).sum(axis=1)
     if n == m and (found.colliders == other.colliders[:m]).all():
         at = np.arange(n)
-        if _distances(found, other, at, sizes).max(initial=0.0) < SAME:
+        if _distances(found, other, at, sizes).max(initial=0.0) < same:
             return at, np.ones(n, bool)
     if not m:
         return np.zeros(n, np.int64), np.zeros(n, bool)
@@ -131,7 +133,7 @@ def _found_again(found: ContactArrays, other: Any, m: int, sizes: Array) -> tupl
         distance = np.where(first + k < end, np.abs(other.points["x"][one] - found.points).max(axis=1), np.inf)
         closer = distance < nearest
         nearest, at = np.where(closer, distance, nearest), np.where(closer, one, at)
-    return at, (nearest < np.inf) & (_distances(found, other, at, sizes) < SAME)
+    return at, (nearest < np.inf) & (_distances(found, other, at, sizes) < same)
 
 
 def _distances(found: ContactArrays, other: Any, at: Indices, sizes: Array) -> Array:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.contact.changes.collision import ContactChanges
 from delassus.contact.collision.colliders import ContactArrays
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.blocks import Blocks
@@ -166,6 +165,15 @@ def cross_matrices(x: Array) -> Array:
     return out
 
 
+def twisted(T: Array, about: Array) -> Array:
+    """Changes (n, 3, 4, 6) of poses along twists at points (n, 3)."""
+    out = np.zeros((*T.shape, 6))
+    out[:, :, 3, :3] = np.eye(3)
+    for c in range(4):
+        out[:, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
+    return out
+
+
 class Coupling(NamedTuple):
     """Changes of contacts along the twists of A and of B at the contact point (m, 2, …, 6).
 
@@ -176,24 +184,6 @@ class Coupling(NamedTuple):
     points: Array
     frames: Array
     belts: Array
-
-
-def coupling_of(changes: ContactChanges, points: Array, frames: Array) -> Coupling:
-    """Changes along twists of both bodies, from those along that of A alone."""
-    m = len(points)
-    to = np.broadcast_to(np.eye(6), (m, 6, 6)).copy()
-    to[:, :3, 3:] = -cross_matrices(changes.about - points)
-    own_points, own_frames = changes.points @ to, changes.frames @ to[:, None]
-    carried, turned = np.zeros((m, 3, 6)), np.zeros((m, 3, 3, 6))
-    carried[:, :, :3] = np.eye(3)
-    turned[..., 3:] = np.swapaxes(cross_matrices(-np.swapaxes(frames, 1, 2)), 1, 2)
-    depths, belts = (changes.depths[:, None] @ to)[:, 0], changes.surface_velocities @ to
-    return Coupling(
-        np.stack([-depths, depths], axis=1),
-        np.stack([own_points, carried - own_points], axis=1),
-        np.stack([own_frames, turned - own_frames], axis=1),
-        np.stack([belts, -belts], axis=1),
-    )
 
 
 class FoundContacts(NamedTuple):

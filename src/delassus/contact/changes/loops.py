@@ -78,20 +78,20 @@ class LoopSprings(NamedTuple):
 
         ``centred`` is what counts of the force of the mean position, 0 for that of the start.
         """
-        h, speed = self.h, self.W @ v
-        along = self.passive * h * (self.k * self.stretch + self.d * speed) + self.ahead * speed
-        along += 0.5 * centred * h * h * self.k * speed + self.added * (self.W @ gained)
-        return np.asarray(h * self.served * tau - self.W.T @ along)
+        return self._momentum(self.stretch[:, None], v[:, None], tau[:, None], gained[:, None], centred)[:, 0]
 
     def momentum_rates(self, gained: Array, centred: float) -> Array:
         """Its changes (w, 3 w) with positions, velocities and joint forces, where ``gained`` changes by those."""
-        h, w = self.h, len(self.served)
-        of_v = self.passive * h * self.d + self.ahead + 0.5 * centred * h * h * self.k
-        out = -(self.W.T * self.added) @ (self.W @ gained)
-        out[:, :w] -= (self.W.T * (self.passive * h * self.k)) @ self.W
-        out[:, w : 2 * w] -= (self.W.T * of_v) @ self.W
-        out[:, 2 * w :] += h * np.diag(self.served)
-        return np.asarray(out)
+        by_q, by_v, by_tau = np.eye(3 * len(self.served)).reshape(3, -1, 3 * len(self.served))
+        return self._momentum(self.W @ by_q, by_v, by_tau, gained, centred)
+
+    def _momentum(self, stretch: Array, v: Array, tau: Array, gained: Array, centred: float) -> Array:
+        """That of columns (…, k), in which it is linear."""
+        h, speed = self.h, self.W @ v
+        passive, k, d, added, ahead = (x[:, None] for x in (self.passive, self.k, self.d, self.added, self.ahead))
+        along = passive * h * (k * stretch + d * speed) + ahead * speed
+        along += 0.5 * centred * h * h * k * speed + added * (self.W @ gained)
+        return np.asarray(h * self.served[:, None] * tau - self.W.T @ along)
 
 
 class LoopBlock:
@@ -244,43 +244,34 @@ def settled(record: StepRecord, loops: Sequence[LoopBlock], blocks: Blocks, with
     return record._replace(problems=[*impacts, last._replace(after=after)])
 
 
-class SmoothCounts:
-    """What counts smooth motions of blocks with loops in a step, from what counts velocities after it and shifts."""
+def pull_smooth_motion(
+    scene: SceneChanges, loops: list[LoopBlock], start: tuple[Array, Array], after: Array,
+    counts: tuple[Array, Array, Array], v: Array, to: Any, with_mass: bool,
+) -> list[InertialForces]:  # fmt: skip
+    """Put what counts velocities (n, k) before the step in ``v``, joint forces and positions to ``to``, by loops.
 
-    def __init__(self, loops: list[LoopBlock], dt: float, v: Array, shift: Array) -> None:
-        self._loops, self._dt = loops, dt
-        counts = [(v[loop.at].copy(), shift[loop.at], dt * loop.pushed * shift[loop.at]) for loop in loops]
-        self._reached = [a - dt * b - 0.5 * c for a, b, c in counts]
-        self._moved = [b for _, b, _ in counts]
-        self._start = [-0.5 * c for _, _, c in counts]
-        self._alone = [c - a for a, _, c in counts]
-
-    def pull(
-        self, scene: SceneChanges, start: tuple[Array, Array], after: Array, weights: Array, v: Array, to: Any,
-        with_mass: bool,
-    ) -> list[InertialForces]:  # fmt: skip
-        """Put what counts velocities (n, k) before the step in ``v``, joint forces and positions to ``to``.
-
-        ``start``: velocities before the step and joint forces; ``weights`` (n, k) are those of momentum, at the
-        velocities ``after`` (n,). What counts masses by momentum is returned.
-        """
-        (gained, alone_gained), counted = np.zeros((2, len(after))), np.zeros((2, *weights.shape))
-        for number, loop in enumerate(self._loops):
-            at, alone = loop.at, self._alone[number]
-            with_q, rows = loop.changes(loop.alone - loop.reached, np.zeros(len(loop.M)), loop.alone)
-            left = loop.inverse @ alone
-            to.q[at] -= with_q.T @ left + rows.T @ (loop.J @ (loop.whole_inverse @ alone))
-            reached = self._reached[number] + loop.M @ (weights[at] + left)
-            moved, ended = loop.smooth_tangents(scene, start[0][at], start[1][at], with_mass)
-            w, found = len(loop.M), moved @ self._moved[number] + ended @ reached
-            to.q[at] += found[:w]
-            v[at] = found[w : 2 * w] + self._start[number]
-            to.tau[at] = found[2 * w : 3 * w]
-            if with_mass:
-                kinds = scene.blocks.kinds
-                links = slice(sum(kind.links.size for kind in kinds[: loop.kind]), None)
-                to.mass[links][: kinds[loop.kind].links.size] += found[3 * w :]
-            gained[at], counted[0, at] = after[at] - loop.reached, -weights[at]
-            alone_gained[at], counted[1, at] = loop.alone - loop.reached, -left
-        still = np.zeros(len(after))
-        return [InertialForces(still, gained, counted[0]), InertialForces(still, alone_gained, counted[1])]
+    ``start``: velocities before the step and joint forces. ``counts`` (n, k) are those of velocities after it and of
+    shifts, and weights of momentum, at the velocities ``after`` (n,). What counts masses by momentum is returned.
+    """
+    dt, (gained, alone_gained), counted = scene.options.dt, np.zeros((2, len(after))), np.zeros((2, *v.shape))
+    for loop in loops:
+        at, (count, shift, weights) = loop.at, (x[loop.at] for x in counts)
+        pushed = dt * loop.pushed * shift
+        alone = pushed - count
+        with_q, rows = loop.changes(loop.alone - loop.reached, np.zeros(len(loop.M)), loop.alone)
+        left = loop.inverse @ alone
+        to.q[at] -= with_q.T @ left + rows.T @ (loop.J @ (loop.whole_inverse @ alone))
+        reached = count - dt * shift - 0.5 * pushed + loop.M @ (weights + left)
+        moved, ended = loop.smooth_tangents(scene, start[0][at], start[1][at], with_mass)
+        w, found = len(loop.M), moved @ shift + ended @ reached
+        to.q[at] += found[:w]
+        v[at] = found[w : 2 * w] - 0.5 * pushed
+        to.tau[at] = found[2 * w : 3 * w]
+        if with_mass:
+            kinds = scene.blocks.kinds
+            links = slice(sum(kind.links.size for kind in kinds[: loop.kind]), None)
+            to.mass[links][: kinds[loop.kind].links.size] += found[3 * w :]
+        gained[at], counted[0, at] = after[at] - loop.reached, -weights
+        alone_gained[at], counted[1, at] = loop.alone - loop.reached, -left
+    still = np.zeros(len(after))
+    return [InertialForces(still, gained, counted[0]), InertialForces(still, alone_gained, counted[1])]

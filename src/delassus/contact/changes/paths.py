@@ -1,21 +1,21 @@
 """How contacts that are sought later in a step change with the poses and velocities of the bodies that touch.
 
-Such contacts (`delassus.contact.collision.paths`) are found anew for poses and twists of either body that differ by a
-little, side by side: central differences, whose errors are the round-off of a contact over the difference.
+Such contacts (`delassus.contact.collision.paths`) are found anew on poses and twists with changes of either body.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from delassus.compiler.jit.compile import compiled_for
 from delassus.constraints.paths import SLOP
-from delassus.contact.changes.contacts import Coupling, FoundContacts, Sides, cross_matrices, twist_changes
+from delassus.contact.changes.collision import dual_memory, duals, found_again
+from delassus.contact.changes.contacts import Coupling, FoundContacts, Sides, cross_matrices, twist_changes, twisted
 from delassus.contact.changes.record import StepRecord
 from delassus.contact.collision import CollisionDetector
-from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays, workspace
+from delassus.contact.collision.colliders import LINK, ContactArrays
 from delassus.contact.collision.narrow_phase import find_touching, number_contacts, unpack
 from delassus.contact.collision.paths import CALM, FOLLOWED, LOOK, StepPaths, follow_paths
 from delassus.contact.contacts import scales_of
@@ -23,19 +23,11 @@ from delassus.contact.snapshot import Indices
 from delassus.solvers.islands.records import StepOptions
 from delassus.spatial.rotations import Array
 
-STEP = 1e-6
-"""Difference: an angle, and a length over the size of both colliders."""
-
 SAME = 1e-9
-"""Distance, over that size, up to which a contact is the one that the step has found."""
+"""Distance, over the size of both colliders, up to which a contact is the one that the step has found."""
 
-
-class PathChanges(NamedTuple):
-    """Of some contacts their numbers, and changes along twists at the contact point: of poses, and of velocities."""
-
-    contacts: Indices
-    with_poses: Coupling
-    with_twists: Coupling
+WAYS = 4
+"""What each pair changes by: the pose of A, that of B, and the velocities of either."""
 
 
 @compiled_for("derivatives of contacts on paths")
@@ -51,130 +43,65 @@ def find_on_paths(n: int, paths: StepPaths, out: ContactArrays) -> int:
     return count
 
 
-def path_changes(record: StepRecord, twists: Array, detector: CollisionDetector, options: StepOptions) -> PathChanges:
-    """Changes of all contacts that the step has found on paths, and that are found again so.
+def path_changes(
+    record: StepRecord, twists: Array, detector: CollisionDetector, options: StepOptions
+) -> tuple[Indices, Coupling, Coupling]:
+    """Numbers of all contacts that the step has found on paths, and that are found again so; and their changes.
 
-    ``twists`` (m, 2, 6) are those of the two links of each contact, at its point, in the axes of the world.
+    These are along twists at the contact point: of poses, and of velocities. ``twists`` (m, 2, 6) are those of the two
+    links of each contact, at its point, in the axes of the world.
     """
-    search, found = record.search, record.contacts
-    first = _first_of_pairs(search.pairs[search.followed == FOLLOWED], found)
-    if not len(first):
-        return PathChanges(first, *(_empty(0), _empty(0)))
-    arrays, pairs, centres = detector.arrays, found.colliders[first], found.points[first]
-    n, N = len(first), 49
-    sizes = np.minimum(arrays.shapes[pairs, RADIUS], 1e3).sum(axis=1)
-    worlds, poses, moving = _varied(record, pairs, found.links[first], centres, twists[first], sizes, options.dt)
-    shapes = np.repeat(arrays.shapes[pairs], N, axis=0).reshape(-1, arrays.shapes.shape[1])
-    links = np.arange(2 * n * N)
-    reached = np.append(search.reach, 0.0)[found.links[first]]
-    deepest = np.append(search.overlaps, 0.0)[found.links[first]]
-    shapes[:, LINK] = np.where(shapes[:, LINK] >= 0, links, -1)
-    own = np.repeat(pairs, N, axis=0).ravel()
-    every = arrays._replace(shapes=shapes, local=arrays.local[own], material=arrays.material[own])
-    space, out = workspace(every, n * N)
-    space.pairs[:] = links.reshape(-1, 2)
-    space.world[:] = worlds
-    space.centres[:] = worlds[:, :, 3] + np.einsum("nij,nj->ni", worlds[:, :, :3], shapes[:, CENTRE:HALF])
-    space.counts[:] = n * N, 1
-    of_links = [np.repeat(x, N, axis=0).ravel() for x in (reached, deepest)]
+    search, found, arrays = record.search, record.contacts, detector.arrays
+    each = [np.flatnonzero((found.colliders == x).all(axis=1)) for x in search.pairs[search.followed == FOLLOWED]]
+    first = np.array([x[0] for x in each if len(x)], np.int64)
+    n, pairs, links = len(first), found.colliders[first], found.links[first]
+    own = np.repeat(pairs, WAYS, axis=0).ravel()
+    space = detector.space._replace(world=search.world, centres=search.centres)
+    every, space, out = dual_memory(own, arrays, space)
+    every.shapes[:, LINK] = np.where(every.shapes[:, LINK] >= 0, np.arange(len(own)), -1)
+    poses, moving = _varied(record, links, found.points[first], twists[first], space.world)
+    of_links = (np.append(x, 0.0)[links] for x in (search.reach, search.overlaps))
+    reach, deepest = (np.repeat(x, WAYS, axis=0).ravel() for x in of_links)
     paths = StepPaths(
-        options.dt, options.dt * options.tolerance, SLOP * options.penetration, options.touching, of_links[0], poses,
-        moving, of_links[1], np.zeros(len(links)), every, space,
+        options.dt, options.dt * options.tolerance, SLOP * options.penetration, options.touching, reach, poses, moving,
+        deepest, np.zeros(len(own)), every, space,
     )  # fmt: skip
-    find_on_paths(n * N, paths, out)
-    return _differences(out, space.ends[: n * N + 1], N, found, first, sizes, options.dt)
+    m = find_on_paths(WAYS * n, paths, out)
+    starts, counts = (x.reshape(n, WAYS) for x in (space.ends[: WAYS * n], np.diff(space.ends[: WAYS * n + 1])))
+    pair, way = np.divmod(out.colliders[:m, 0] // 2, WAYS)
+    out.colliders[:m] = np.where(way[:, None] == 0, pairs[pair], -1)
+    row, known = found_again(found, out, m, arrays, SAME)
+    at = np.flatnonzero(known)
+    at = at[(counts == counts[:, :1]).all(axis=1)[pair[row[at]]]]
+    pair = pair[row[at]]
+    rows, to = row[at, None] + starts[pair] - starts[pair, :1], np.tile(np.eye(6), (len(at), 1, 1, 1))
+    to[:, 0, :3, 3:] = -cross_matrices(found.points[first][pair] - found.points[at])  # from twists at the first contact
+    changed = out.depths[:, None], out.points, out.frames, out.surface_velocities
+    depths, *others = (x["changes"][rows][..., :6] @ (to[:, None] if x.ndim > 2 else to) for x in changed)
+    parts = -depths[:, :, 0], *others
+    with_poses, with_twists = (Coupling(*(x[:, k : k + 2] for x in parts)) for k in (0, 2))
+    return at, with_poses, with_twists
 
 
-def _first_of_pairs(pairs: Indices, found: ContactArrays) -> Indices:
-    """The first contact of each pair that has one."""
-    out = [np.flatnonzero((found.colliders == pair).all(axis=1)) for pair in pairs]
-    return np.array([x[0] for x in out if len(x)], np.int64)
+def _varied(record: StepRecord, links: Indices, centres: Array, twists: Array, world: Any) -> tuple[Any, Any]:
+    """Poses and twists of links of n pairs, each in `WAYS`; those of their colliders in ``world`` get their changes.
 
-
-def _varied(
-    record: StepRecord, pairs: Indices, links: Indices, centres: Array, twists: Array, sizes: Array, dt: float
-) -> tuple[Array, Array, Array]:
-    """Poses of colliders and of links, and twists of these: of each pair as it is, and with 24 differences either way.
-
-    These are twists at ``centres`` (n, 3).
+    They change along twists at ``centres`` (n, 3), where the twists of links (n, 2, 6) are held.
     """
-    n, N = len(pairs), 49
-    world = np.tile(record.search.world[pairs][:, None], (1, N, 1, 1, 1))  # (n, N, 2, 3, 4)
-    still = np.broadcast_to(np.eye(3, 4), (1, 3, 4))
-    poses = np.tile(np.concatenate([record.poses, still])[links][:, None], (1, N, 1, 1, 1))
-    moving = np.tile(twists[:, None], (1, N, 1, 1))
-    for c in range(24):
-        side, axis = c // 6 % 2, c % 6
-        for sign, at in ((1.0, 1 + 2 * c), (-1.0, 2 + 2 * c)):
-            slide, turn = np.zeros((n, 3)), np.zeros(3)
-            if axis < 3:
-                slide[:, axis] = sign * STEP * sizes
-            else:
-                turn[axis - 3] = sign * STEP
-            if c >= 12:
-                moving[:, at, side, :3] += slide / dt
-                moving[:, at, side, 3:] += turn / dt
-                continue
-            R = _rotation(turn)
-            for x in (world, poses):
-                moved = x[:, at, side]
-                moved[:, :, :3] = R @ moved[:, :, :3]
-                moved[:, :, 3] = (moved[:, :, 3] - centres) @ R.T + centres + slide
-    arms = poses[..., 3] - centres[:, None, None]
-    moving[..., :3] += np.cross(moving[..., 3:], arms)  # at origins of links
-    return world.reshape(-1, 3, 4), poses.reshape(-1, 3, 4), moving.reshape(-1, 6)
-
-
-def _rotation(w: Array) -> Array:
-    """Rotation by a small vector, to third order."""
-    K = np.array([[0.0, -w[2], w[1]], [w[2], 0.0, -w[0]], [-w[1], w[0], 0.0]])
-    return np.asarray(np.eye(3) + K + 0.5 * K @ K + K @ K @ K / 6.0)
-
-
-def _differences(
-    out: ContactArrays, ends: Indices, N: int, found: ContactArrays, first: Indices, sizes: Array, dt: float
-) -> PathChanges:
-    """Those of contacts that are found again, in the same order, in all of the ``N`` variants of their pair."""
-    at, places = list[int](), list[Indices]()
-    scales, firsts = list[float](), list[int]()
-    for k, begin in enumerate(first.tolist()):
-        of_pair = np.flatnonzero((found.colliders == found.colliders[begin]).all(axis=1))
-        starts = ends[N * k : N * k + N]
-        counts = np.diff(ends[N * k : N * k + N + 1])
-        if not (counts == counts[0]).all():
-            continue
-        for i in of_pair.tolist():
-            own = starts[0] + np.arange(counts[0])
-            apart = np.abs(out.points[own] - found.points[i]).max(axis=1) / sizes[k]
-            apart += np.abs(out.frames[own] - found.frames[i]).max(axis=(1, 2))
-            apart += np.abs(out.depths[own] - found.depths[i]) / sizes[k]
-            if len(own) and apart.min() < SAME:
-                at.append(i)
-                places.append(starts + int(np.argmin(apart)))
-                scales.append(sizes[k])
-                firsts.append(begin)
-    if not at:
-        return PathChanges(np.zeros(0, np.int64), _empty(0), _empty(0))
-    rows, length = np.array(places), np.array(scales)
-    step = np.tile(np.repeat([1.0, 0.0], 3), (len(at), 4, 1))
-    step = np.where(step > 0.0, STEP * length[:, None, None], STEP) / np.array([1.0, 1.0, dt, dt])[:, None]
-
-    to = np.tile(np.eye(6), (len(at), 1, 1))  # from twists at the first contact of the pair to those at its own point
-    to[:, :3, 3:] = -cross_matrices(found.points[firsts] - found.points[at])
-
-    def changes(x: Array) -> Any:
-        """(m, 4, …, 6): of poses of A and of B, of velocities of A and of B."""
-        apart = 0.5 * (x[rows[:, 1::2]] - x[rows[:, 2::2]])
-        apart = np.moveaxis(apart.reshape(len(at), 4, 6, *x.shape[1:]), 2, -1)
-        apart = apart / step.reshape(len(at), 4, *(1,) * (x.ndim - 1), 6)
-        return np.einsum("mk...i,mij->mk...j", apart, to)
-
-    parts = -changes(out.depths), changes(out.points), changes(out.frames), changes(out.surface_velocities)
-    return PathChanges(np.array(at), *(Coupling(*(x[:, k : k + 2] for x in parts)) for k in (0, 2)))
-
-
-def _empty(m: int) -> Coupling:
-    return Coupling(np.zeros((m, 2, 6)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 3, 6)), np.zeros((m, 2, 2, 6)))
+    n, still = len(links), np.broadcast_to(np.eye(3, 4), (1, 3, 4))
+    now = np.concatenate([record.poses, still])[links]
+    arms = now[..., 3] - centres[:, None]
+    poses, moving, worlds = duals((n, WAYS, 2, 3, 4)), duals((n, WAYS, 2, 6)), world.reshape(n, WAYS, 2, 3, 4)
+    poses["x"], moving["x"] = now[:, None], twists[:, None]
+    moving["x"][..., :3] += np.cross(twists[..., 3:], arms)[:, None]  # at origins of links
+    for side in range(2):
+        for x in (poses, worlds):
+            x["changes"][:, side, side, ..., :6] = twisted(x["x"][:, side, side], centres)
+        origins = twisted(now[:, side], centres)[:, :, 3]
+        moving["changes"][:, side, side, :3, :6] = cross_matrices(twists[:, side, 3:]) @ origins
+        moving["changes"][:, 2 + side, side, :, :6] = np.eye(6)
+        moving["changes"][:, 2 + side, side, :3, 3:6] = origins[:, :, 3:]
+    return poses.reshape(-1, 3, 4), moving.reshape(-1, 6)
 
 
 def on_paths(record: StepRecord) -> Any:
@@ -199,12 +126,12 @@ def contacts_on_paths(
     twists = np.zeros((len(late), 2, 6))
     for side, own in zip(sides, v, strict=True):
         twists[side.contact, side.second] = (side.G @ own[..., None])[..., 0]
-    changes = path_changes(record, twists, detector, options)
+    at, *with_each = path_changes(record, twists, detector, options)
     known[late] = False
-    known[changes.contacts] = True
+    known[at] = True
     known &= ~(late & (record.correction.pushes > 0.0))
     with_twists = Coupling(*(np.zeros_like(x) for x in coupling))
-    for x, y, of_poses, of_twists in zip(coupling, with_twists, changes.with_poses, changes.with_twists, strict=True):
-        x[changes.contacts], y[changes.contacts] = of_poses, of_twists
+    for x, y, of_poses, of_twists in zip(coupling, with_twists, *with_each, strict=True):
+        x[at], y[at] = of_poses, of_twists
     both = plain._replace(couplings=[coupling, with_twists], causes=[*causes, twist_changes(sides, v)])
     return both, plain.by_velocities(with_twists)

@@ -20,7 +20,6 @@ from delassus.contact.changes.contacts import (
     FoundContacts,
     RowParts,
     along,
-    coupling_of,
     force_changes,
     gap_changes,
     row_changes,
@@ -32,9 +31,10 @@ from delassus.contact.changes.loops import LoopBlock
 from delassus.contact.changes.mobility import Mobilities, SpringChanges
 from delassus.contact.changes.paths import contacts_on_paths, on_paths
 from delassus.contact.changes.record import ProblemRecord, RecordedImpact, StepRecord
-from delassus.contact.changes.response import IslandResponse, OfFriction, Parts, Solved, Ties, holds_of, modes_of
+from delassus.contact.changes.response import Groups, IslandResponse, Parts, Solved, holds_of, modes_of
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK
 from delassus.contact.sparse.blocks import MOTION_OF_BLOCKS
+from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 FAR = 1e6
@@ -70,10 +70,8 @@ class Situation:
         self.n, self.m, self.first = int(blocks.bodies.first[-1]), len(found.points), blocks.bodies.first
         space = scene.detector.space._replace(world=search.world, centres=search.centres)
         arrays, touching = scene.detector.arrays, scene.options.touching
-        changes = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
+        coupling, self.known_contacts = contact_changes(search.pairs, search.reach, touching, arrays, space, found)
         self.sides = sides_of(found.links, found.points, blocks, scene.supports, record.poses)
-        self.known_contacts = changes.known.copy()
-        coupling = coupling_of(changes, found.points, found.frames)
         self.contacts, self.by_velocities = contacts_on_paths(
             record, self.sides, coupling, self.known_contacts, scene.detector, scene.options
         )
@@ -88,7 +86,6 @@ class Situation:
         for loop in self.loops:
             self.inverse.kinds[loop.kind] = loop.inverse[None]
         self.mobility = Mobilities(scene, record, self.contacts, self.J, self.inverse, self.loops, self.springs)
-        self.ties = Ties(self.sides, self.on, blocks.joints, self.loops, self.first)
         self._find_islands()
         self.smoothings = self._smoothings()
 
@@ -110,6 +107,36 @@ class Situation:
         self.at_impact = self.response
         if self.springs.mass is not self.record.masses.mass:  # springs do nothing in an instant
             self.at_impact = IslandResponse(self.parts, self.springs.mass)
+
+    def groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
+        """Row groups: ``C J`` and ``Bᵀ J`` of contacts, how far joints are held, and of both ``D`` and mobilities."""
+        m, joints, first, loops = self.m, self.scene.blocks.joints, self.first, self.loops
+        k = rows[0].parts[0].shape[1] if rows[0].parts else 3
+        at = np.zeros((m + len(joints.dofs) + len(loops), 2), np.int64)
+        size, flat = 0, (list[Array](), list[Array]())
+        for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
+            at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
+            flat[0].append(one.ravel())
+            flat[1].append(other.ravel())
+            size += one.size
+        a = np.concatenate([self.on[:, 0], joints.blocks, np.array([loop.block for loop in loops], np.int64)])
+        b = np.concatenate([self.on[:, 1], np.full(len(a) - m, -1)])
+        of_joints = list[Array]()
+        for dof, block, unit in zip(joints.dofs, joints.blocks, units, strict=True):
+            of_joints.append(np.zeros(first[block + 1] - first[block]))
+            of_joints[-1][dof - first[block]] = unit
+        for j, row in enumerate([*of_joints, *(loop.J for loop in loops)], m):
+            at[j] = size
+            for x in flat:
+                x.append(row.ravel())
+            size += row.size
+        sizes = np.concatenate([np.full(m, k), np.ones(len(joints.dofs)), [len(loop.J) for loop in loops]])
+        of_rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        D = np.concatenate([D, np.zeros(of_rows[-1] - len(D))])
+        mobility = np.concatenate([mobility, np.ones(of_rows[-1] - len(mobility))])
+        CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
+        at_a, at_b = np.ascontiguousarray(at.T)
+        return Groups(of_rows, a, b, at_a, at_b, CJ, BJ, D, D + NUMPY.epsilon**0.5 * mobility)
 
     def velocities(self, x: Array) -> list[Array]:
         """Those of sides, of all blocks (n,)."""
@@ -150,7 +177,7 @@ class Situation:
         u = u + np.where(np.isfinite(problem.rates), problem.rates, FAR)
         has_tangents = self.contacts.scales[:, 0] > 0.0
         mu = np.where(has_tangents, found.friction, 1.0)
-        modes = modes_of(mu, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings)
+        modes: Any = modes_of(mu, problem.floors, problem.impulses, u, self.mobility.of_contacts, self.smoothings)
         law = JointLaw(0, (problem.limits[:, 0], problem.limits[:, 1]), problem.joint_friction)
         q = self.record.q[joints.coordinates] + late[joints.dofs]
         distances, over_h = (q - joints.lower, joints.upper - q), 1.0 / options.dt
@@ -167,16 +194,17 @@ class Situation:
         D = np.concatenate([modes.D.reshape(-1), beside])
         of_contacts = self.mobility.of_contacts.max(axis=1, initial=0.0)  # rows are turned, and some may move nothing
         of_rows = np.repeat(np.where(of_contacts > 0.0, of_contacts, 1.0), r)
-        groups = self.ties.groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
-        self.distance = min(self.distance, modes.distance, float(np.min(holds.distance, initial=np.inf)))
-        of_friction = OfFriction(self.J.mapped((has_tangents[:, None] * modes.with_friction)[:, None]), None, None)
+        groups = self.groups(rows, held, D, np.concatenate([of_rows, self.mobility.of_joints]))
+        nearest = (float(np.min(x.distance, initial=np.inf)) for x in (modes, holds))
+        self.distance = min(self.distance, *nearest)
+        sliding, of_spins = self.J.mapped((has_tangents[:, None] * modes.with_friction)[:, None]), None
         if self.contacts.has_spins:
             spins = spins_of(self.contacts)
             turned = spins.times(after[:, None], m)[:, None, :, 0]
-            of_friction = of_friction._replace(spun=spins.scaled(problem.impulses[:, 3:]), slips=C[:, :, 3:] * turned)
+            of_spins = spins.scaled(problem.impulses[:, 3:]), C[:, :, 3:] * turned
         return Solved(
             problem, groups, measured.mapped(-C), force_changes(self.contacts, problem.impulses), lost, change,
-            held * np.broadcast_to(holds.with_position, k), of_friction, modes.with_floor[:, None], [],
+            held * np.broadcast_to(holds.with_position, k), (sliding, of_spins), modes.with_floor[:, None], [],
             None if later is None else (later.mapped(-C), None if self.by_velocities is None else
                 force_changes(self.by_velocities, problem.impulses).wrenches),
             None if problem.impact is not None else self.J.row(2).mapped(-over_h * part * C[:, :, 2:3]),

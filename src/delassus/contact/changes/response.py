@@ -19,15 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.algorithms.contact.modes import joint_hold, point_mode
+from delassus.algorithms.contact.modes import Mode, joint_hold, point_mode
 from delassus.algorithms.contact.problem import JointLaw, PointLaw
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.changes.blocks import BlockDiagonal
-from delassus.contact.changes.contacts import ForceChanges, RowParts, Sides
-from delassus.contact.changes.loops import LoopBlock
+from delassus.contact.changes.contacts import ForceChanges, RowParts
 from delassus.contact.changes.record import ProblemRecord
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.records import Joints
 from delassus.solvers.islands.factor import BlockGraph, analyse, factorise, substitute
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -40,27 +38,13 @@ UNIQUE = 1e-7
 contacts slide in different directions: loads that move no normal, but friction with them, are any."""
 
 
-class Modes(NamedTuple):
-    """Modes of contacts (m,) with ``r`` rows, as those of `delassus.algorithms.contact.modes.Mode`.
-
-    ``C`` and ``B`` (m, r, r), ``D`` (m, r), ``with_friction`` (m, r) of all impulses, ``with_floor`` (m,), and the
-    ``distance`` of the nearest other mode.
-    """
-
-    C: Array
-    B: Array
-    D: Array
-    with_friction: Array
-    with_floor: Array
-    distance: float
-
-
 def modes_of(
     friction: Array, floors: Array, impulses: Array, velocities: Array, mobilities: Array, smoothing: Any
-) -> Modes:
+) -> Mode:
     """Modes of contacts at friction coefficients (m,), impulses, velocities and mobilities of rows (m, r).
 
-    Of steps with patches there are six rows, in units of their laws.
+    One `Mode` of arrays: ``C`` and ``B`` (m, r, r), ``D`` and ``with_friction`` (m, r), ``with_floor`` (m,). Of steps
+    with patches there are six rows, in units of their laws.
     """
     (m, r), own = impulses.shape, list(mobilities.T)
     problem: Any = SimpleNamespace(
@@ -69,9 +53,14 @@ def modes_of(
     law = PointLaw(0, friction, np.zeros_like(friction), floor=floors, spins=range(3, r))
     arrays = list(impulses.T), list(velocities.T), np.ones_like(friction)
     found: Any = point_mode(problem, law, *arrays, smoothing)
-    nearest, floor = float(np.min(found.distance, initial=np.inf)), np.broadcast_to(found.with_floor, m)
     C, B = (np.broadcast_to(x, (m, r, r)) for x in (found.C, found.B))
-    return Modes(C, B, columns_of(found.D, m), columns_of(found.with_friction, m), floor, nearest)
+    D, with_friction = (
+        np.stack([np.broadcast_to(x, m) for x in own], axis=-1) for own in (found.D, found.with_friction)
+    )
+    made: Mode = found._replace(
+        C=C, B=B, D=D, with_friction=with_friction, with_floor=np.broadcast_to(found.with_floor, m)
+    )
+    return made
 
 
 def holds_of(
@@ -99,49 +88,6 @@ class Groups(NamedTuple):
     BJ: Array
     D: Array
     raised: Array
-
-
-class Ties(NamedTuple):
-    """What ties blocks: of contacts their sides and the blocks ``on`` these (m, 2), joints of blocks, and loops.
-
-    Block *i* has the degrees of freedom from ``first[i]`` on.
-    """
-
-    sides: list[Sides]
-    on: Indices
-    joints: Joints
-    loops: list[LoopBlock]
-    first: Indices
-
-    def groups(self, rows: tuple[RowParts, RowParts], units: Array, D: Array, mobility: Array) -> Groups:
-        """Row groups: ``C J`` and ``Bᵀ J`` of contacts, how far joints are held, and of both ``D`` and mobilities."""
-        m, joints, first, loops = len(self.on), self.joints, self.first, self.loops
-        k = rows[0].parts[0].shape[1] if rows[0].parts else 3
-        at = np.zeros((m + len(joints.dofs) + len(loops), 2), np.int64)
-        size, flat = 0, (list[Array](), list[Array]())
-        for side, one, other in zip(self.sides, rows[0].parts, rows[1].parts, strict=True):
-            at[side.contact, side.second] = size + k * one.shape[2] * np.arange(len(one))
-            flat[0].append(one.ravel())
-            flat[1].append(other.ravel())
-            size += one.size
-        a = np.concatenate([self.on[:, 0], joints.blocks, np.array([loop.block for loop in loops], np.int64)])
-        b = np.concatenate([self.on[:, 1], np.full(len(a) - m, -1)])
-        of_joints = list[Array]()
-        for dof, block, unit in zip(joints.dofs, joints.blocks, units, strict=True):
-            of_joints.append(np.zeros(first[block + 1] - first[block]))
-            of_joints[-1][dof - first[block]] = unit
-        for j, row in enumerate([*of_joints, *(loop.J for loop in loops)], m):
-            at[j] = size
-            for x in flat:
-                x.append(row.ravel())
-            size += row.size
-        sizes = np.concatenate([np.full(m, k), np.ones(len(joints.dofs)), [len(loop.J) for loop in loops]])
-        of_rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        D = np.concatenate([D, np.zeros(of_rows[-1] - len(D))])
-        mobility = np.concatenate([mobility, np.ones(of_rows[-1] - len(mobility))])
-        CJ, BJ = (np.concatenate([np.zeros(0), *x]) for x in flat)
-        at_a, at_b = np.ascontiguousarray(at.T)
-        return Groups(of_rows, a, b, at_a, at_b, CJ, BJ, D, D + NUMPY.epsilon**0.5 * mobility)
 
 
 class Parts(NamedTuple):
@@ -363,30 +309,13 @@ class IslandResponse:
         return x.velocities, x.impulses
 
 
-class OfFriction(NamedTuple):
-    """What a problem has of friction coefficients, and of scales of spins.
-
-    Momenta by ``sliding`` (one row) and ``spun`` (three), and rows by ``slips`` (m, r, 3), None without spins.
-    """
-
-    sliding: RowParts
-    spun: RowParts | None
-    slips: Array | None
-
-    def pull(self, weights: Array, on_contacts: Array, friction: Array, scales: Array) -> None:
-        """Add what momenta (n, k) and rows (m, r, k) count to what friction (m, k) and scales (m, 3, k) do."""
-        if not self.sliding.sides:
-            return
-        friction += self.sliding.times(weights, len(friction))[:, 0]
-        if self.spun is not None and self.slips is not None:
-            scales += self.spun.times(weights, len(friction)) - np.swapaxes(self.slips, 1, 2) @ on_contacts
-
-
 class Solved(NamedTuple):
     """A problem of a step: row groups in their modes, and what it has of positions and of parameters.
 
     ``by_velocities`` are what rows have of velocities of the start, of contacts on paths and of those that turn, and
     wrenches of contacts on paths, None without; ``with_late`` what rows of the step have of displacements by impacts.
+    ``of_friction`` is what momenta have of friction coefficients (one row); and of scales of spins what momenta
+    (three rows) and rows (m, r, 3) have, None without.
     """
 
     problem: ProblemRecord
@@ -396,7 +325,7 @@ class Solved(NamedTuple):
     lost: BlockDiagonal
     change: Array
     held: Array
-    of_friction: OfFriction
+    of_friction: tuple[RowParts, tuple[RowParts, Array] | None]
     with_floor: Array
     of_loops: list[Array]
     by_velocities: tuple[RowParts, RowParts | None] | None
@@ -421,8 +350,3 @@ class SolvedCorrection(NamedTuple):
     mobility: RowParts
     moved: Array
     of_loops: list[Array]
-
-
-def columns_of(entries: Sequence[Any], m: int) -> Array:
-    """Array (m, k) of k columns, numbers among them."""
-    return np.asarray(np.stack([np.broadcast_to(x, m) for x in entries], axis=-1))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from delassus.algorithms.contact.law import COMPLIANCE, part_beyond
+from delassus.algorithms.contact.law import COMPLIANCE, gap_correction, limit_correction, part_beyond
 from delassus.contact.changes.blocks import BlockDiagonal, InertialForces, MomentaOfProducts, Moves, SceneChanges
 from delassus.contact.changes.contacts import (
     RowParts,
@@ -22,7 +22,7 @@ from delassus.contact.changes.contacts import (
     row_changes,
 )
 from delassus.contact.changes.impacts import ImpactChanges, distance_of_bounces
-from delassus.contact.changes.loops import SmoothCounts, settled
+from delassus.contact.changes.loops import pull_smooth_motion, settled
 from delassus.contact.changes.places import Placing, Situation, bases_of, records_of_places
 from delassus.contact.changes.record import ImpactRecord, StepRecord, acting
 from delassus.contact.changes.response import (
@@ -34,6 +34,7 @@ from delassus.contact.filters import GEOMETRIC, PAIR_MATERIAL, friction_rates, r
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import COMPRESSION
 from delassus.solvers.results import SolverStatus
+from delassus.spatial.dual_ops import Dual, DualOps
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
@@ -227,22 +228,26 @@ class SceneStepChanges(Situation):
         moved = normal.times((after + late / dt)[:, None], self.m)[:, 0, 0] if self.sides else gap
         if record.search.turning is not None:
             moved = moved + record.search.turning.found[:, 2]
-        left = 1.0 * (gap + dt * moved > 0.0) * pushed
-        back = options.correction * (-gap - options.penetration > 0.0) * pushed
+        ops, each = DualOps(NUMPY), 1.0 * pushed
+        a, b = Dual(gap, {"gap": each}), Dual(dt * moved, {"way": each})
+        bound: Any = gap_correction(ops, a, b, options.penetration, options.correction)[1]
+        by_gap, by_motion = bound.rate("gap")[:, None], dt * bound.rate("way")[:, None]
         mobility = self.mobility.changes(COMPLIANCE * s)
-        with_q = self.gaps.scaled(-(back + left)[:, None]).plus(self.measured.row(2).scaled(-(left * dt)[:, None]))
+        with_q = self.gaps.scaled(by_gap).plus(self.measured.row(2).scaled(by_motion))
         with_q = with_q.plus(row_changes(self.contacts, self.velocities(x)).row(2).scaled(-1.0 * pushed[:, None]))
         with_start = None
         if self.turning is not None:
-            turned = (x.row(2).scaled(-(left * dt)[:, None]) for x in (self.turning.with_q, self.turning.with_v))
+            turned = (x.row(2).scaled(by_motion) for x in (self.turning.with_q, self.turning.with_v))
             with_q, with_start = with_q.plus(next(turned)), next(turned)
         q = record.q[joints.coordinates] + late[joints.dofs] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
-        factor = (options.correction * (apart < -dt * options.tolerance) + (apart > 0.0)) * limited
+        limit: Any = Dual(apart, {"q": 1.0 * limited})
+        _, bound = limit_correction(ops, limit, options.correction, dt * options.tolerance)
+        limit = bound.rate("q")
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])
         rows = normal.scaled(1.0 * pushed[:, None])
         mean = self.mobility.of_contacts.sum(axis=1) / 3.0
-        groups = self.ties.groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.mobility.of_joints]))
+        groups = self.groups((rows, rows), 1.0 * limited, D, np.concatenate([mean, self.mobility.of_joints]))
         impulses = np.zeros((self.m, 3))
         impulses[:, 2] = s
         of_loops, lost = list[Array](), self.scene.inertia_changes(record, x)
@@ -251,13 +256,13 @@ class SceneStepChanges(Situation):
             lost.kinds[loop.kind] = own[None]
             of_loops.append(measured + loop.gaps_with_q)
         return SolvedCorrection(
-            groups, with_q.plus(mobility[0]), normal.scaled(-(left * dt)[:, None]), with_start, -factor, -dt * factor,
+            groups, with_q.plus(mobility[0]), normal.scaled(by_motion), with_start, limit, dt * limit,
             self.mobility.of_limits(), force_changes(self.contacts, impulses), lost, mobility[1], x, of_loops,
         )  # fmt: skip
 
     def pulled(self, q: Array, v: Array) -> PulledStep:
         """What counts the start of the step, from what counts its end (n, k)."""
-        record, n, m, k, dt = self.record, self.n, self.m, q.shape[1], self.scene.options.dt
+        record, n, m, k = self.record, self.n, self.m, q.shape[1]
         free, joints, (asleep, sleeping) = self.free, self.scene.blocks.joints, record.asleep
         sizes = np.diff(self.first)
         still = np.repeat(asleep > 0, sizes)
@@ -273,7 +278,7 @@ class SceneStepChanges(Situation):
         by_q, dv, shift, by_times = free.pull_moves(q, v)
         out.q[:] += by_q
         floors, times = np.zeros((m, k)), np.zeros((len(sizes), k))
-        smooth, c, late = SmoothCounts(self.loops, dt, dv, shift), self.correction, shift.copy()
+        smooth, c, late = (dv.copy(), shift), self.correction, shift.copy()
         if c is not None:
             self._pull_correction(c, shift, late, dv, mass, inertial, scales, out)
         dv += self.base[:, None] * shift  # it is so much further from where it is placed, in less time
@@ -373,11 +378,15 @@ class SceneStepChanges(Situation):
         if solved.with_late is not None:
             solved.with_late.pulled(on_contacts, late)
         self._pull_loops(solved.of_loops, of_rows[r * m + len(joints.dofs) :], out.q)
-        solved.of_friction.pull(weights, on_contacts, out.friction, scales)
+        if self.sides:
+            sliding, of_spins = solved.of_friction
+            out.friction[:] += sliding.times(weights, m)[:, 0]
+            if of_spins is not None:
+                scales += of_spins[0].times(weights, m) - np.swapaxes(of_spins[1], 1, 2) @ on_contacts
         return solved.with_floor * on_contacts[:, 2]
 
     def _pull_smooth_motion(
-        self, weights: Array, after: Array, smooth: SmoothCounts, mass: Array, inertial: list[InertialForces],
+        self, weights: Array, after: Array, smooth: tuple[Array, Array], mass: Array, inertial: list[InertialForces],
         out: PulledStep,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What counts velocities (n, k) that lead by half a step, and others, from ``weights`` of all at the end."""
@@ -386,7 +395,8 @@ class SceneStepChanges(Situation):
         mass -= dt * record.tau[:, None] * weights
         dv, start = -self.free.momentum_v.T.times(weights), (self.struck, record.tau)
         dv += self.springs.pull(self.struck, after - self.struck, weights, out)
-        inertial += smooth.pull(self.scene, start, after, weights, dv, out, self._with_mass)
+        counts = *smooth, weights
+        inertial += pull_smooth_motion(self.scene, self.loops, start, after, counts, dv, out, self._with_mass)
         for stage, own in self.products.earlier(weights):
             out.q[:] -= self.products.with_q[stage].T.times(own)
             out.tau[:] += dt * own

@@ -11,42 +11,50 @@ the slip between these, on numbers with their changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.compiler.jit.compile import compiled
-from delassus.compiler.jit.types import DUALS
-from delassus.constraints.shapes.turning import ALIKE, HELD, OF_FACE
+from delassus.constraints.paths import Twist
+from delassus.constraints.shapes.turning import (
+    ALIKE,
+    HELD,
+    NEVER,
+    OF_FACE,
+    Chord,
+    ContactMotion,
+    FaceCentre,
+    Spot,
+    chord_of,
+    cut,
+    midway,
+    motion_of,
+)
 from delassus.contact.changes.blocks import BlockDiagonal, SceneChanges
-from delassus.contact.changes.collision import SAME, changes_at, searched
+from delassus.contact.changes.collision import SAME, coupling_at, searched
 from delassus.contact.changes.contacts import (
     Coupling,
     FoundContacts,
     RowParts,
-    coupling_of,
+    along,
     cross_matrices,
     row_changes,
     sides_of,
+    twisted,
 )
-from delassus.contact.changes.contacts import along as along_rows
 from delassus.contact.changes.mobility import Mobilities
 from delassus.contact.changes.record import StepRecord, TurningRecord
 from delassus.contact.collision.colliders import CENTRE, HALF, LINK, RADIUS, ContactArrays
-from delassus.contact.collision.vectors import Vector, along, column, dot, in_frame, in_world, norm, row_of, scaled
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.turning import (
-    NONE,
-    carried,
-    midway,
-    turned_halfway,
-    velocity_between,
-)
+from delassus.contact.sparse.turning import NONE
+from delassus.spatial.dual_ops import Dual, DualOps, rates_of, value
+from delassus.spatial.motion import column, dot, from_entries, minus
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-FLOOR = 1e-150
-"""Velocity (m/s) that none is below but zero."""
+TWISTS = "twists"
+"""Name of what contacts change with: twists of both links at the contact, then of both ahead, and others."""
 
 ROUNDING = 1e-12
 """Over the time step, the part of the size of the smaller collider by which velocities differ and are alike."""
@@ -62,39 +70,6 @@ class TurningChanges(NamedTuple):
     with_v: RowParts
     known: Any
     distances: Array
-
-
-class Ends(NamedTuple):
-    """Of some contacts those that they are ahead: points, normals, depths, and how these change with poses.
-
-    ``known`` says of each whether there is one.
-    """
-
-    points: Array
-    normals: Array
-    depths: Array
-    coupling: Coupling
-    known: Any
-
-
-class Chords(NamedTuple):
-    """What offsets follow from: of contacts (n) frames, points and depths at the start, and normals and these ahead.
-
-    Their ``marks`` (n, 3): which side moves, whether they lie on faces, and whether these hold; the middles of those.
-    And of sides (2 n) poses and velocities of surfaces at the start, and poses ahead.
-    """
-
-    frames: Any
-    starts: Any
-    depths: Any
-    normals: Any
-    ends: Any
-    end_depths: Any
-    marks: Any
-    middles: Any
-    before: Any
-    after: Any
-    belts: Any
 
 
 class Faces(NamedTuple):
@@ -118,6 +93,17 @@ class Faces(NamedTuple):
         """Sums (m,) over those of the pair that turn."""
         return np.asarray(np.bincount(self.pairs, self.turns * x, len(x))[self.pairs], float)
 
+    def middles_with_twists(self, points: Array, changes: Array) -> Array:
+        """Changes (m, 2, 3, 6) of middles along twists at contacts, from those of the points of all (m, 3)."""
+        arms, total = cross_matrices(points)[:, None], np.zeros(changes.shape)
+        linear, angular = changes[..., :3], changes[..., 3:]
+        at_origin = np.concatenate([linear, angular - linear @ arms], axis=3)  # along twists there
+        np.add.at(total, self.pairs, self.turns[:, None, None, None] * at_origin)
+        n = np.maximum(self.sums(np.ones(len(points))), 1.0)
+        mean = total[self.pairs] / n[:, None, None, None]
+        mean[..., 3:] += mean[..., :3] @ arms
+        return mean
+
     def held_at(self, H: Array, now: Array) -> Faces:
         """Those held at slips ``H`` over the step, and ``now``."""
         slips, turned = (self.sums((x[:, :2] ** 2).sum(axis=1)) for x in (H, H - now))
@@ -134,65 +120,32 @@ class Faces(NamedTuple):
         return RowParts(rows.sides, parts)
 
 
-@compiled
-def find_chords(n: int, dt: float, chords: Chords, out: Array) -> None:
-    """``H`` of contacts: slips along both tangents halfway, and what gaps change by (m/s)."""
-    for k in range(n):
-        frame, normal, a, b = chords.frames[k], row_of(chords.normals, k), 2 * k, 2 * k + 1
-        start = midway(row_of(chords.starts, k), column(frame, 2), -chords.depths[k], chords.marks[k, 0])
-        end = midway(row_of(chords.ends, k), normal, -chords.end_depths[k], chords.marks[k, 0])
-        change = chords.depths[k] - chords.end_depths[k]
-        if chords.marks[k, 1] > 0.0:
-            to_a = carried(start, chords.before[a], chords.after[a])
-            to_b = carried(start, chords.before[b], chords.after[b])
-            end, change = scaled(0.5, along(to_a, 1.0, to_b)), dot(normal, along(to_a, -1.0, to_b))
-        x, half = scaled(0.5, along(start, 1.0, end)), along(column(frame, 2), 1.0, normal)
-        half = scaled(1.0 / norm(half), half)
-        if chords.marks[k, 2] > 0.0:
-            middle = row_of(chords.middles, k)
-            later = carried(middle, chords.before[a], chords.after[a])
-            later = along(later, 1.0, carried(middle, chords.before[b], chords.after[b]))
-            arm = turned_halfway(along(start, -1.0, middle), column(frame, 2), half)
-            x = along(along(scaled(0.5, middle), 0.25, later), 1.0, arm)
-        u = along(side_velocity(a, x, dt, chords), -1.0, side_velocity(b, x, dt, chords))
-        for c in range(2):
-            out[k, c] = dot(turned_halfway(column(frame, c), column(frame, 2), half), u)
-        out[k, 2] = (1.0 / dt) * change
-
-
-@compiled
-def side_velocity(k: int, x: Vector, dt: float, chords: Chords) -> Vector:
-    """Velocity of the surface of a side that is at ``x`` halfway."""
-    T, E, belt = chords.before[k], chords.after[k], row_of(chords.belts, k)
-    later = in_world(E, in_frame(T, belt))
-    return along(velocity_between(T, E, x, dt), 0.5, along(belt, 1.0, later))
-
-
 def turning_changes(
     scene: SceneChanges, record: StepRecord, turning: TurningRecord, contacts: FoundContacts, mobility: Mobilities
 ) -> TurningChanges:
     """Those of all contacts that turn, zero of others."""
     found, v, dt, start = record.contacts, record.v, scene.options.dt, contacts.couplings[0]
     contacts = contacts._replace(scales=np.ones((len(found.points), 3)))
-    J = along_rows(contacts)
+    J = along(contacts)
     m, at = len(found.points), np.flatnonzero(turning.later != NONE)
-    ends = _found_ahead(scene, record, turning, at)
+    end, points_ahead, is_known = _found_ahead(scene, record, turning, at)
     H, by_T, by_E = np.zeros((m, 3)), np.zeros((m, 2, 3, 6)), np.zeros((m, 2, 3, 6))
     points, turns = found.points.copy(), np.zeros((m, 1, 1))
-    points[at], turns[at] = ends.points, 1.0
+    points[at], turns[at] = points_ahead, 1.0
     now = J.times(v[:, None], m)[..., 0]
     now[:, :2] += found.surface_velocities
     faces = Faces.of(found, turns[:, 0, 0])
-    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at, faces)
+    H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, end, points_ahead, at, faces)
     faces = faces.held_at(H, now)
     if faces.held.any():
-        H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, ends, at, faces)
+        H[at], by_T[at], by_E[at] = _chords(scene, record, turning, start, end, points_ahead, at, faces)
     alike = np.maximum(ALIKE, ROUNDING / dt * scene.detector.arrays.shapes[found.colliders, RADIUS].min(axis=1))
-    kept, cut, shared, offsets, distances = _cuts(H, now, alike, faces)
+    offsets, rates, distances = _cuts(H, now, alike, faces)
     near = alike + SAME * (np.abs(H) + np.abs(now)).max(axis=1)
     known = np.ones(m, bool)
-    known[at] = ends.known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
-    kept, cut, shared = turns * kept, turns * (cut - kept), [turns[:, :, 0] * x for x in shared]
+    known[at] = is_known & (np.abs(offsets - turning.found).max(axis=1) < near)[at]
+    raw, slips = (turns[:, :, 0] * np.array([2.0, 2.0, 0.0]) * x for x in (H - now, now))
+    rates, with_H, with_u = turns * rates, np.stack([raw, 0.0 * raw], axis=1), np.stack([-raw, slips], axis=1)
     sides, with_q, with_v = sides_of(found.links, points, scene.blocks, scene.supports, turning.ahead), [], []
     moves = zip(*map(mobility.of_sides, _moves(scene, record)), strict=True)
     for side, ahead, (A, B) in zip(contacts.sides, sides, moves, strict=True):
@@ -203,15 +156,15 @@ def turning_changes(
     of_start = row_changes(contacts, [v[side.dofs] for side in contacts.sides])
 
     def changes(of_chords: RowParts, of_start: RowParts) -> RowParts:
-        cuts = of_chords.mapped(shared[0][:, None]).plus(of_start.mapped((shared[1] - shared[0])[:, None]))
-        cuts = faces.summed(cuts).mapped(shared[2][:, :, None])
-        return of_chords.mapped(kept).plus(of_start.mapped(cut)).plus(cuts)
+        squares = faces.summed(of_chords.mapped(with_H).plus(of_start.mapped(with_u)))
+        alone = of_chords.mapped(rates[:, :, :3]).plus(of_start.mapped(rates[:, :, 3:6]))
+        return alone.plus(squares.mapped(rates[:, :, 6:]))
 
     return TurningChanges(
         changes(RowParts(contacts.sides, with_q), of_start),
         changes(RowParts(contacts.sides, with_v), J),
         known,
-        np.where(turns[:, 0, 0] > 0.0, distances, np.inf),
+        np.where((turns[:, 0, 0] > 0.0) & (distances < NEVER), distances, np.inf),
     )
 
 
@@ -226,8 +179,10 @@ def _world_ahead(scene: SceneChanges, record: StepRecord, turning: TurningRecord
     return world
 
 
-def _found_ahead(scene: SceneChanges, record: StepRecord, turning: TurningRecord, at: Indices) -> Ends:
-    """What contacts ``at`` some places are ahead."""
+def _found_ahead(
+    scene: SceneChanges, record: StepRecord, turning: TurningRecord, at: Indices
+) -> tuple[Spot, Array, Any]:
+    """What contacts ``at`` some places are ahead, their points, and whether there is one."""
     found, arrays, options = record.contacts, scene.detector.arrays, scene.options
     world = _world_ahead(scene, record, turning)
     centres = world[:, :, 3] + np.einsum("nij,nj->ni", world[:, :, :3], arrays.shapes[:, CENTRE:HALF])
@@ -239,98 +194,84 @@ def _found_ahead(scene: SceneChanges, record: StepRecord, turning: TurningRecord
     first, end = (x[of_pair.ravel()] for x in ends)
     chosen = first + np.where(later >= 0, later, -2 - later)
     known, chosen = chosen < end, np.minimum(chosen, len(out.points) - 1)
-    points, depths = out.points["x"][chosen], out.depths["x"][chosen]
-    changes = changes_at(out, chosen, known, world[found.colliders[at, 0], :, 3])
-    frames = out.frames["x"][chosen]
-    return Ends(points, frames[:, :, 2], depths, coupling_of(changes, points, frames), known)
+    points, frames = out.points["x"][chosen], out.frames["x"][chosen]
+    by = coupling_at(out, chosen, world[found.colliders[at, 0], :, 3], points, frames)
+    gap, normal = _numbers(-out.depths["x"][chosen], end=by.gaps), _numbers(frames[:, :, 2], end=by.frames[:, :, :, 2])
+    return Spot(gap.item(), [], normal.tolist(), _numbers(points, end=by.points).tolist()), points, known
 
 
-def _chords(
-    scene: SceneChanges,
-    record: StepRecord,
-    turning: TurningRecord,
-    start: Coupling,
-    ends: Ends,
-    at: Indices,
-    faces: Faces,
-) -> tuple[Array, Array, Array]:
-    """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
-    found, n, colliders = record.contacts, len(at), record.contacts.colliders[at]
-    frames, x, material = found.frames[at], found.points[at], scene.detector.arrays.material[colliders, :3]
-    before, after = (T[colliders] for T in (record.search.world, _world_ahead(scene, record, turning)))
-    belts = (before[..., :3] @ material[..., None])[..., 0]
-    own = frames, x, found.depths[at], ends.normals, ends.points, ends.depths
-    on_faces, middles = 1.0 * (turning.later[at] < NONE), faces.middles[at]
-    moving = np.where(found.links[at, 1] < 0, 1.0, np.where(found.links[at, 0] < 0, -1.0, 0.0))
-    marks = np.stack([moving, on_faces, faces.held[at]], axis=1)
-    numbers = *own, marks, middles, before, after, belts
-    chords = Chords(*[np.zeros((n, 4, *part.shape[1:]), DUALS) for part in numbers])
-    for dual, part in zip(chords, numbers, strict=True):
-        dual["x"] = part[:, None]
-    for side in range(2):
-        chords.frames["changes"][:, side, ..., :6] = start.frames[at, side]
-        chords.starts["changes"][:, side, ..., :6] = start.points[at, side]
-        chords.depths["changes"][:, side, ..., :6] = -start.gaps[at, side]
-        chords.normals["changes"][:, 2 + side, ..., :6] = ends.coupling.frames[:, side, :, 2]
-        chords.ends["changes"][:, 2 + side, ..., :6] = ends.coupling.points[:, side]
-        chords.end_depths["changes"][:, 2 + side, ..., :6] = -ends.coupling.gaps[:, side]
-        chords.before["changes"][:, side, side, ..., :6] = _twisted(before[:, side], x)
-        chords.after["changes"][:, 2 + side, side, ..., :6] = _twisted(after[:, side], ends.points)
-        chords.belts["changes"][:, side, side, :, 3:6] = -cross_matrices(belts[:, side])
-    chords.middles["changes"][:, 0, ..., :6] = np.concatenate(
-        [np.broadcast_to(np.eye(3), (n, 3, 3)), -cross_matrices(middles - x)], axis=2
-    )
-    flat = [part.reshape(-1, *part.shape[2:]) for part in chords[:8]]
-    flat += [part.reshape(-1, *part.shape[3:]) for part in chords[8:]]
-    out: Any = np.zeros((4 * n, 3), DUALS)
-    find_chords(4 * n, scene.options.dt, Chords(*flat), out)
-    changes = np.swapaxes(out["changes"][..., :6].reshape(n, 2, 2, 3, 6), 0, 1)
-    return out["x"][::4], changes[0], changes[1]
-
-
-def _twisted(T: Array, about: Array) -> Array:
-    """Changes (n, 3, 4, 6) of poses along twists at points (n, 3)."""
-    out = np.zeros((*T.shape, 6))
-    out[:, :, 3, :3] = np.eye(3)
-    for c in range(4):
-        out[:, :, c, 3:] = -cross_matrices(T[:, :, c] - (about if c == 3 else 0.0))
+def _numbers(x: Array, start: Array | None = None, end: Array | None = None) -> Any:
+    """Numbers (n, …) with their changes (n, 2, …, 6) along twists of both links at the contact, and ahead."""
+    out, none = np.empty(x.shape[1:], object), np.zeros((len(x), 12))
+    for k in np.ndindex(out.shape):
+        by = [none if c is None else c[:, :, *k].reshape(-1, 12) for c in (start, end)]
+        out[k] = Dual(x[:, *k, None], {TWISTS: np.concatenate(by, axis=1)})
     return out
 
 
-def _cuts(H: Array, now: Array, alike: Array, faces: Faces) -> tuple[Array, Array, list[Array], Array, Array]:
-    """How ``κ`` changes with ``H − u`` and with ``u`` (m, 3, 3 each), ``κ``, and distances (m,) of where it is cut.
+def _columns(numbers: Sequence[Any], m: int, n: int) -> tuple[Array, Array]:
+    """Numbers (m, k), and their ``n`` rates (m, k, n)."""
+    every: list[Any] = [rates_of(x).get(TWISTS, 0.0) for x in numbers]
+    columns = np.concatenate([np.asarray(value(x)) for x in numbers], axis=1)
+    return columns, np.stack([np.broadcast_to(x, (m, n)) for x in every], axis=1)
 
-    Of faces that are held, which are cut by one factor, it changes with sums over contacts of a pair, too: with what
-    the first two of the third (m, 3 each) make of ``H − u`` and of ``u``, as its last one says.
+
+def _chords(
+    scene: SceneChanges, record: StepRecord, turning: TurningRecord, start: Coupling, end: Spot,
+    points_ahead: Array, at: Indices, faces: Faces,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """``H`` (n, 3), and changes (n, 2, 3, 6) along twists of both links at the contact, and at that ahead."""
+    found, material, colliders = record.contacts, scene.detector.arrays.material, record.contacts.colliders[at]
+    ops, n, x, still, h = DualOps(NUMPY), len(at), found.points[at], Twist([0.0] * 3, [0.0] * 3), scene.options.dt
+    chords, belts = list[Chord](), list[list[Any]]()
+    worlds = record.search.world, _world_ahead(scene, record, turning)
+    for k, own in enumerate(colliders.T):
+        T, E = (world[own] for world in worlds)
+        changes = np.zeros((2, n, 2, *T.shape[1:], 6))
+        changes[:, :, k] = twisted(T, x), twisted(E, points_ahead)
+        before, after = _numbers(T, changes[0]), _numbers(E, end=changes[1])
+        chords.append(chord_of(ops, before[:, :3], before[:, 3:], after[:, :3], after[:, 3:], still))
+        if not material[colliders, :3].any():
+            continue
+        belt, turned = (T[..., :3] @ material[own, :3, None])[..., 0], np.zeros((n, 2, 3, 6))
+        turned[:, k, :, 3:] = -cross_matrices(belt)
+        now = _numbers(belt, turned).tolist()
+        carried = chords[k].R_end @ (ops.transpose(chords[k].R) @ from_entries(ops, now))
+        belts.append([0.5 * (a + b) for a, b in zip(now, column(ops, carried), strict=True)])
+    links, (first, second) = found.links[at], chords
+    side = np.where(links[:, 1:] < 0, 1.0, np.where(links[:, :1] < 0, -1.0, 0.0))
+    frame, points = _numbers(found.frames[at], start.frames[at]), _numbers(x, start.points[at]).tolist()
+    spot = Spot(_numbers(-found.depths[at], start.gaps[at]).item(), frame[:, :2].T.tolist(), frame[:, 2].tolist(), [])
+    spot = spot._replace(point=midway(ops, points, spot.normal, spot.gap, side))
+    end = end._replace(point=midway(ops, end.point, end.normal, end.gap, side))
+    held, is_same = faces.held[at, None], 1.0 * (turning.later[at, None] >= NONE)
+    centre = None
+    if held.any():
+        middles = _numbers(faces.middles[at], faces.middles_with_twists(found.points, start.points)[at]).tolist()
+        centre = FaceCentre.of(ops, held, middles, first, second)
+    of_belts: Any = ([0.0] * 3, minus(*belts)) if belts else None
+    motion = motion_of(ops, h, spot, end, is_same, (first, second), of_belts, centre)
+    H, rates = _columns([*motion.turned, motion.opened], n, 24)
+    by_twists = np.moveaxis(rates.reshape(n, 3, 4, 6), 2, 1)
+    return H, by_twists[:, :2], by_twists[:, 2:]
+
+
+def _cuts(H: Array, now: Array, alike: Array, faces: Faces) -> tuple[Array, Array, Array]:
+    """``κ`` (m, 3), its changes (m, 3, 8), and distances (m,) of where it is cut.
+
+    It changes with ``H`` and ``u`` (3 each); of faces that are held, which are cut by one factor, also with sums of
+    squares of ``H − u`` and of ``u`` along tangents, over contacts of a pair.
     """
-    m, raw = len(H), H - now
-    kept, cut, out, shared = np.zeros((m, 3, 3)), np.zeros((m, 3, 3)), raw.copy(), [np.zeros((m, 3)) for _ in range(3)]
-    squares = [(x[:, :2] ** 2).sum(axis=1) for x in (raw, now)]
-    size, most = (np.sqrt(np.where(faces.held > 0.0, faces.sums(x), x)) for x in squares)
-    kept[:, [0, 1, 2], [0, 1, 2]] = 1.0
-    larger = size > most + alike
-    k = np.flatnonzero(larger & (faces.held == 0.0))
-    unit, along_now = raw[k, :2] / size[k, None], now[k, :2] / np.where(most > 0.0, most, 1.0)[k, None]
-    out[k, :2] = most[k, None] * unit
-    kept[k, :2, :2] = (most[k] / size[k])[:, None, None] * (np.eye(2) - unit[:, :, None] * unit[:, None])
-    cut[k, :2, :2] = unit[:, :, None] * along_now[:, None]
-    k = np.flatnonzero(larger & (faces.held > 0.0))
-    part = (most[k] / size[k])[:, None]
-    out[k, :2] = part * raw[k, :2]
-    kept[k, :2, :2] = part[:, None] * np.eye(2)
-    shared[0][k, :2], shared[1][k, :2] = (
-        -raw[k, :2] / size[k, None] ** 2,
-        now[k, :2] / np.maximum(most[k, None], FLOOR) ** 2,
-    )
-    shared[2][k, :2] = out[k, :2]
-    opens, u = raw[:, 2], now[:, 2]
-    least = np.minimum(u, 0.0)
-    slides = np.where(size > alike, np.abs(size - most), np.inf)
-    presses = np.where(opens < 0.0, np.minimum(np.abs(opens - least), np.abs(u)), opens)
-    presses = np.where(np.abs(opens) > alike, presses, np.inf)
-    below = opens < least - alike
-    out[below, 2], kept[below, 2, 2], cut[below, 2, 2] = least[below], 0.0, 1.0 * (u[below] < 0.0)
-    return kept, cut, shared, out, np.minimum(slides, presses)
+    ops, m, units = DualOps(NUMPY), len(H), np.eye(8)[:, None]
+    numbers: list[Any] = [Dual(x[:, None], {TWISTS: unit}) for x, unit in zip([*H.T, *now.T], units[:6], strict=True)]
+    turned, slips, squares = minus(numbers[:2], numbers[3:5]), numbers[3:5], list[Any]()
+    for x, unit in ((turned, units[6]), (slips, units[7])):
+        own = dot(x, x)
+        whole = Dual(faces.sums(value(own)[:, 0])[:, None], {TWISTS: unit})
+        squares.append(ops.select(faces.held[:, None], whole, own))
+    motion = ContactMotion(turned, slips, numbers[2], numbers[5], 1.0)
+    kappa, distance = cut(ops, motion, alike[:, None], (squares[0], squares[1]))
+    return *_columns(kappa, m, 8), np.asarray(value(distance))[:, 0]
 
 
 def _moves(scene: SceneChanges, record: StepRecord) -> tuple[BlockDiagonal, BlockDiagonal]:

@@ -61,6 +61,7 @@ NONE = -1
 """Instead of the contact at the end of the path: there is none for certain. Of faces there is −2 less its number."""
 
 turned_halfway: Callable[[Vector, Vector, Vector], Vector] = emitted(turning.turned_halfway)
+midway: Callable[[Vector, Vector, float, float], Vector] = emitted(turning.midway)
 turn_between: Callable[..., Vector] = emitted(turning.turn_between)
 
 
@@ -336,12 +337,6 @@ def turn_contact(k: int, e: int, count: int, centre: PairCentre, data: Data, pat
 def side_that_moves(i: int, j: int) -> float:
     """Of links that touch: 1 where the second, −1 where the first one is the world; else 0."""
     return 1.0 if j < 0 else -1.0 if i < 0 else 0.0
-
-
-@inlined
-def midway(x: Vector, n: Vector, gap: float, side: float) -> Vector:
-    """The place between the surfaces of a contact at ``x``, which is on the body that moves where it is open."""
-    return along(x, -0.5 * side * max(gap, 0.0), n)
 
 
 @compiled

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -358,26 +358,17 @@ def _varying(problem: Problem, name_of: Callable[[int], Hashable] = lambda link:
     return robot
 
 
-class PointTurningChanges(NamedTuple):
-    """Changes of ``κ`` (3 n × …) of all contact points with positions, velocities of the start, and parameters.
+def turning_changes(step: KernelStep, varied: Varied) -> tuple[Matrix, list[Scalar]]:
+    """Changes of ``κ`` (3 n × (2 nv + k)) of contact points with positions, velocities of the start, and parameters.
 
-    ``distances`` (n) are velocities (m/s) by which points are apart from where offsets are cut, or are not.
+    And velocities (n, m/s) by which points are apart from where offsets are cut, or are not. Neither is looked for
+    where no contact turns.
     """
-
-    with_q: Matrix
-    with_v: Matrix
-    given: Matrix
-    distances: list[Scalar]
-
-
-def turning_changes(step: KernelStep, varied: Varied) -> PointTurningChanges:
-    """Those at the start of a step, which are not looked for where no contact turns."""
     ops, problem, path = step.ops, step.problem, step.path
-    n, widths = len(step.points), [step.tree.nv, step.tree.nv, len(varied.parameters)]
+    n, total = len(step.points), 2 * step.tree.nv + len(varied.parameters)
     if not n:
-        with_q, with_v, given = (ops.zeros(0, width) for width in widths)
-        return PointTurningChanges(with_q, with_v, given, [])
-    total, twists = sum(widths), path.twists(problem)
+        return ops.zeros(0, total), []
+    twists = path.twists(problem)
 
     def found(_: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         ahead = robot_ahead(problem, step.q, step.v, step.h)
@@ -386,10 +377,7 @@ def turning_changes(step: KernelStep, varied: Varied) -> PointTurningChanges:
 
     nothing = 1.0 - turns(problem, twists, path)
     made = ops.repeat(1, [NEVER] * n + [0.0] * (3 * n * total), found, nothing)
-    whole = from_rows(ops, made[n:], total)
-    ends = [0, widths[0], widths[0] + widths[1], total]
-    with_q, with_v, given = (ops.take(whole, None, range(*part)) for part in pairwise(ends))
-    return PointTurningChanges(with_q, with_v, given, made[:n])
+    return from_rows(ops, made[n:], total), made[:n]
 
 
 def _changes(step: KernelStep, ahead: Problem, varied: Varied) -> Matrix:

@@ -7,7 +7,6 @@ They are those of ``r(g, y) = M g + h (Γ(v, v + y) − τ)``, which is zero for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from delassus.algorithms.contact.mean_products import dofs_with_products
 from delassus.algorithms.dynamics.derivatives.accelerations import force_changes
@@ -17,14 +16,6 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.spatial.motion import column, diagonal, plus, scaled_matrix
 from delassus.spatial.ops import Matrix, Scalar
-
-
-class _Found(NamedTuple):
-    """Changes (nv × nv) of joint forces with positions and velocities, at accelerations (nv)."""
-
-    qdd: Sequence[Scalar]
-    rates: Rates
-    changes: tuple[Matrix, Matrix]
 
 
 class Products:
@@ -49,7 +40,7 @@ class Products:
     ) -> None:  # fmt: skip
         ops, joints, self._motion, self._like = motion.ops, motion.tree.root_to_leaves(), motion, like
         self.y, self._half, self._acted = y, None, acted
-        self._found: _Found | None = None
+        self._found: tuple[Sequence[Scalar], Rates, tuple[Matrix, Matrix]] | None = None
         self.axes = [x for i in joints for x in column(ops, motion.velocity_product(i))]
         changes = [motion.velocity_product_changes(i) for i in joints]
         if y is not None:
@@ -72,11 +63,11 @@ class Products:
             return self._at(qdd, M, acting)
         if self._like._found is None:
             self._like._at(qdd, M)
-        plain = self._like._found
-        assert plain is not None
-        further = [0.0 if a is b else a - b for a, b in zip(qdd, plain.qdd, strict=True)]
-        crossed = force_changes(CrossedRates(plain.rates, self._half, motion.by_joint(further)), M, acting)
-        return plain.changes[0] + crossed[0], plain.changes[1] + crossed[1]
+        assert self._like._found is not None
+        at, rates, plain = self._like._found  # accelerations, and changes at these
+        further = [0.0 if a is b else a - b for a, b in zip(qdd, at, strict=True)]
+        crossed = force_changes(CrossedRates(rates, self._half, motion.by_joint(further)), M, acting)
+        return plain[0] + crossed[0], plain[1] + crossed[1]
 
     def _at(
         self, qdd: Sequence[Scalar], M: Matrix, acting: Sequence[RowChanges] = ()
@@ -84,7 +75,7 @@ class Products:
         rates = Rates(self._motion, self._motion.by_joint(qdd))
         changes = force_changes(rates, M, acting)
         if self._found is None:
-            self._found = _Found(qdd, rates, force_changes(rates, M) if self._acted and acting else changes)
+            self._found = qdd, rates, force_changes(rates, M) if self._acted and acting else changes
         return changes
 
     def matrix(self, h: Scalar, M: Matrix, with_v: Matrix) -> Matrix:

@@ -19,7 +19,6 @@ from delassus.algorithms.contact.changes.impacts import TIME, ImpactPart
 from delassus.algorithms.contact.changes.points import (
     LATER_PATH,
     PATH,
-    PointTurningChanges,
     PositionChanges,
     momentum_of_lines,
     position_changes,
@@ -78,7 +77,8 @@ class KernelStepChanges(ImpactPart):
         self._widths = {"q": nv, "v": nv, "given": len(parameters)}
         moving = [x for own in self._motion.v for x in column(self._ops, own)]
         self._varied = Varied(step, inputs, problem, moving, parameters)
-        self._turned: PointTurningChanges = turning_changes(step, self._varied) if first is None else first._turned
+        turned = turning_changes(step, self._varied) if first is None else first._turned
+        self._turned: tuple[Matrix, list[Scalar]] = turned
         self._before = self._varied if found.impact is None else Varied(step, inputs, problem, step.v, parameters)
 
     def distance(self) -> Matrix:
@@ -90,7 +90,7 @@ class KernelStepChanges(ImpactPart):
         ops, solved, impact = self._ops, self._found.solved, self._found.impact
         ((x,),) = ops.entries(nearest_mode(ops, self._last.modes, self._last.holds))
         x = self._are_unique * x
-        for k, (y, turns) in enumerate(zip(self._turned.distances, self._turns(), strict=True)):
+        for k, (y, turns) in enumerate(zip(self._turned[1], self._turns(), strict=True)):
             acts = turns * solved.problem.turns[k] * ops.less(0.0, solved.outcome.p[3 * k + 2])
             x = ops.select(acts, ops.minimum(x, y), x)
         if impact is not None:
@@ -148,8 +148,7 @@ class KernelStepChanges(ImpactPart):
 
     def _turning(self) -> Matrix:
         """Changes (3 n × k) of what contacts turn by, of those that no impact has struck and no loop holds."""
-        ops, step, found = self._ops, self._step, self._turned
-        out: Matrix = self._first._beside(3 * len(step.points), q=found.with_q, v=found.with_v, given=found.given)
+        ops, step, (out, _) = self._ops, self._step, self._turned
         parts = [x * step.moves.get(3 * k + c, 1.0) for k, x in enumerate(self._turns()) for c in range(3)]
         return diagonal(ops, parts) @ out if parts else out
 

@@ -22,6 +22,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import table
 from delassus.contact.formulations import FORMULATIONS
 from delassus.contact.results import SOLVED, STATUSES, SolverStatus
 from delassus.contact.solvers.lemke import lemke_kernel
@@ -32,7 +33,6 @@ from delassus.scenes.pendulum import pendulum
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact_assembly import grown, growth
-from delassus_studies.tables import table
 from delassus_studies.timing import Calls, best, interleaved, pinned, slope
 
 # -- sizes and assembly (Table 1) --------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def git(*arguments: str) -> str:
 
 def record_of(commit: str) -> dict[str, Any]:
     """Figures of a commit, with where they were measured."""
-    from delassus_studies.timing import environment
+    from delassus.cli.tables import environment
 
     record = {
         "commit": git("rev-parse", "--short=9", commit),

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
+from delassus.cli.tables import environment
 from delassus.pictures.plots import COLOURS, SMALL, save_figure
 from delassus.scenes.quadruped import FOOT_RADIUS, TRUNK, generic_quadruped
 from delassus.scenes.trot import LEGS, Legs
 from delassus.spatial.rotations import quaternion_to_matrix
 from delassus_studies.figures import side_by_side, stamp, tidy
-from delassus_studies.timing import environment
 
 DT, STEPS = 1e-3, 500
 CORNERS = 0.5 * np.array(list(product((-1, 1), repeat=3))) * TRUNK

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from delassus.cli.tables import Record, environment
 from delassus.pictures.plots import SMALL, save_figure
 from delassus_studies.figures import BLUE, ORANGE, side_by_side, stamp, tidy
-from delassus_studies.timing import Record, environment
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "examples"))

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 import delassus as ds
+from delassus.cli.tables import environment
 from delassus.pictures.plots import SMALL, page_figure, save_figure
 from delassus_studies.bench.contact.steps import DT, starts, step_cases
 from delassus_studies.figures import BLUE, GREEN, GREY, ORANGE, stamp, tidy
-from delassus_studies.timing import environment
 
 BLOCKS = """<robot name="blocks"><link name="rail"/>{}</robot>""".format(
     "".join(

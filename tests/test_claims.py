@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from delassus.errors import UnknownNameError
-from delassus_studies.claims import HOLDS, NOT_MEASURED, POINT, Claim, Finding, Setup, chosen, reproduce
+from delassus_studies.claims import HOLDS, NOT_MEASURED, POINT, Claim, Console, Finding, Setup, chosen, reproduce, table
 from delassus_studies.registry import TOPICS
-from delassus_studies.tables import Console, table
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 

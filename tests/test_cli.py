@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 from functools import partial
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +98,6 @@ def test_demo_agrees_and_says_what_to_try(tmp_path: Path) -> None:
 
 def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
     """A row that is measured stands there before the next one is; what follows the table comes at its end."""
-    from delassus_studies.tables import Console, publish, table
-
     file = io.StringIO()
     record = {"processor": "p", "versions": {"here": "1", "gone": "not installed"}, "times": {}}
 
@@ -112,23 +111,20 @@ def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
             assert file.getvalue().splitlines()[-1].split() == [*name.split(), f"{k}"]
 
     def tables(record):
-        yield table("all", ("name", "time"), record["times"].items(), grows=(10,))
+        yield cli.table("all", ("name", "time"), record["times"].items(), grows=(10,))
         yield "note"
 
-    publish(
-        Console(file=file, width=40), measured(), tables, tmp_path / "r.json", csv=tmp_path / "r.csv", takes="a moment"
-    )
+    files, shown = {"file": tmp_path / "r.json", "csv": tmp_path / "r.csv"}, cli.Console(file=file, width=40)
+    cli.publish(shown, measured(), tables, **files, takes="a moment")
     assert file.getvalue().count("name") == 1 and "note" in file.getvalue()
     assert json.loads((tmp_path / "r.json").read_text())["times"] == {"first": "0", "the second": "1"}
     assert list(csv.reader((tmp_path / "r.csv").read_text().splitlines()))[2:] == [["first", "0"], ["the second", "1"]]
 
 
 def test_a_wide_table_is_printed_in_parts() -> None:
-    from delassus_studies.tables import Console, show, table
-
     names = ["a_name_of_many_letters", "another_name_of_many_letters", "a_third_name_of_many_letters"]
-    shown = Console(record=True, width=60, file=io.StringIO())
-    show(shown, table("", ("key", *names), [("row", *names)]))
+    shown = cli.Console(record=True, width=60, file=io.StringIO())
+    cli.show(shown, cli.table("", ("key", *names), [("row", *names)]))
     text = shown.export_text()
     assert all(text.count(name) == 2 for name in names) and text.count("row") == 2
 
@@ -256,6 +252,24 @@ def test_bad_input_is_one_message_and_status_2(arm: Path, arguments: tuple[str, 
     out = " ".join(run(*(str(arm) if a == "ARM" else a for a in arguments), status=2).split())
     assert "error" in out
     assert message in out
+
+
+def test_studies_are_loaded_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an entry point; a command of theirs says why it cannot be loaded, and others do without them."""
+    script = "import sys\nfrom delassus.cli import main\ntry:\n    main()\nfinally:\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}    print('delassus_studies' in sys.modules)", "compute", "--help"],
+        capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    assert done.stdout.endswith("False\n") and "Usage" in done.stdout
+    missing = EntryPoint("studies", "no_such_module:app", "delassus.commands")
+    for found, came in (((), "got none"), ((missing,), "No module named 'no_such_module'")):
+        cli._studies.cache_clear()
+        monkeypatch.setattr(cli, "entry_points", lambda group, found=found: EntryPoints(found))
+        assert "Commands" in run("--help") and "Cannot be loaded" in run("bench", "--help")
+        out = " ".join(run("bench", "osim", "--quick", status=2).split())
+        assert "expected the package 'delassus_studies'" in out and came in out
+    cli._studies.cache_clear()
 
 
 @pytest.mark.slow

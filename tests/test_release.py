@@ -115,7 +115,7 @@ def test_a_source_tree_needs_no_installation(tmp_path: Path) -> None:
         "    return found(name)\n"
         "metadata.distribution = distribution\n"
         "print(ds.compile(ds.mechanisms.chain(2), ds.Point('link2')).operations.total > 0)\n"
-        "from delassus_studies.timing import environment\n"
+        "from delassus_studies.demo import environment\n"
         "print(environment()['versions']['delassus'] == ds.__version__)\n"
     )
     cache = tmp_path / "cache"

@@ -14,6 +14,6 @@
     Pinocchio, MuJoCo, CasADi, frax and Siconos, in one way
 `claims`
     what papers say: rows of data beside the functions that measure them
-`tables`, `figures`
-    how results are printed, written and drawn
+`figures`
+    how results are drawn
 """

@@ -12,12 +12,12 @@ from rich.text import Text
 
 import delassus as ds
 from delassus.algorithms.osim import ALGORITHMS
+from delassus.cli.tables import Console, Record, environment, publish, table
 from delassus.quantities.request import AUTO
 from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import delassus_call
-from delassus_studies.tables import Console, publish, table
-from delassus_studies.timing import Calls, Record, best, environment, interleaved, relative_error
+from delassus_studies.timing import Calls, best, interleaved, relative_error
 
 STATES, ROUNDS = 256, 7
 AGREEMENT = 1e-9

@@ -11,10 +11,9 @@ from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
-from delassus.errors import ModelError, require
+from delassus.cli.tables import Record
 from delassus.model.check import written
 from delassus.pictures.plots import COLOURS, LARGE, SMALL, STYLES, page_figure, save_figure
-from delassus_studies.timing import Record
 
 Series = Mapping[str, tuple[Sequence[float] | Sequence[str], Sequence[float]]]
 """Lines or points by name, x and y; or, where x is names of cases, bars beside one another."""
@@ -43,17 +42,6 @@ MANY_DECADES = 1e3
 
 ROOT = Path(__file__).parents[2]
 """Of the repository."""
-
-
-def check_folder(folder: Path) -> Path:
-    """Make the folder that figures go to; raises where they cannot be drawn, before anything is measured."""
-    require("matplotlib", "plot", "figures")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ModelError(f"folder {str(folder)!r}", "a folder for figures", str(error), "Check the path.") from error
-    return folder
-
 
 # -- what a figure says of itself ------------------------------------------------------------------------------------
 

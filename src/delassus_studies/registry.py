@@ -1,4 +1,4 @@
-"""The registry of ``delassus bench``, a row a command; and ``delassus reproduce``."""
+"""Commands of this package: the registry of ``delassus bench``, a row a command; ``demo`` and ``reproduce``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from delassus.cli.tables import Console, Csv, Json, Record, check_folder, publish
 from delassus.errors import ModelError
-from delassus_studies.claims import PAPERS, chosen, reproduce
-from delassus_studies.figures import check_folder, stamp
-from delassus_studies.tables import Console, check_target, publish
-from delassus_studies.timing import Record
+from delassus_studies.claims import PAPERS, chosen
+from delassus_studies.claims import reproduce as judge
+from delassus_studies.figures import stamp
 
+app = typer.Typer()
+"""What the command line loads by the entry point ``delassus.commands``."""
 bench_app = typer.Typer(help="Benchmarks: operations and times, measured here.", no_args_is_help=True)
 console = Console()
 
@@ -36,11 +38,6 @@ def _robots(folder: Path | None) -> Path | None:
 
 # -- options -------------------------------------------------------------------------------------------------------
 
-Json = Annotated[
-    Path | None, typer.Option("--json", callback=check_target, help="Write the figures to this JSON file.")
-]
-Csv = Annotated[Path | None, typer.Option("--csv", callback=check_target, help="Write the tables to this CSV file.")]
-
 
 def _option(name: str, kind: Any, default: Any, *flags: str, **details: Any) -> Parameter:
     return Parameter(
@@ -52,7 +49,7 @@ def _flag(name: str, text: str) -> Parameter:
     return _option(name.replace("-", "_"), bool, False, f"--{name}", help=text)
 
 
-PLOT = _option("plot", Path | None, None, "--plot", callback=lambda folder: folder and check_folder(folder),
+PLOT = _option("plot", Path | None, None, "--plot", callback=check_folder,
                help="Draw figures (PNG) into this folder; needs the extra plot.")  # fmt: skip
 FILES = (
     Parameter("file", Parameter.KEYWORD_ONLY, default=None, annotation=Json),
@@ -168,7 +165,17 @@ TOPICS = {
 """Claims about the Delassus algorithms, about constrained dynamics and about contact: modules in `claims`."""
 
 
-def reproduce_claims(
+@app.command()
+def demo(file: Json = None, csv: Csv = None) -> None:
+    """Run every method on a real robot and check each against an independent oracle."""
+    from delassus_studies.demo import run
+
+    if not run(console, file, csv):
+        raise typer.Exit(1)
+
+
+@app.command(epilog=escape("; ".join(f"{name} {paper}" for name, paper in PAPERS.items())))
+def reproduce(
     claim: Annotated[
         str,
         typer.Argument(
@@ -188,7 +195,7 @@ def reproduce_claims(
     plot: Annotated[
         Path | None,
         typer.Option(
-            callback=lambda folder: folder and check_folder(folder),
+            callback=check_folder,
             help="Measure as published and as it is here, and draw both side by side (PNG) into this folder; needs "
             "the extra plot.",
         ),
@@ -207,11 +214,7 @@ def reproduce_claims(
         topic: [each for name in modules for each in import_module(f"delassus_studies.claims.{name}").CLAIMS]
         for topic, modules in TOPICS.items()
     }
-    reproduce(console, chosen(found, claim), robots, plot, file, quick, csv, as_published)
-
-
-ABBREVIATIONS = escape("; ".join(f"{name} {paper}" for name, paper in PAPERS.items()))
-"""Of papers, in the markup of the terminal."""
+    judge(console, chosen(found, claim), robots, plot, file, quick, csv, as_published)
 
 
 def _register(app: typer.Typer, row: Bench) -> None:
@@ -225,3 +228,5 @@ def _register(app: typer.Typer, row: Bench) -> None:
 
 for _bench in BENCHES:
     _register(bench_app, _bench)
+
+app.add_typer(bench_app, name="bench")

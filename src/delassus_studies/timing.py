@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import numpy as np
 
+from delassus.cli.tables import Record
 from delassus.compiler.machine.background import waiting
-from delassus.compiler.machine.cpu import host
 from delassus.quantities.planner import plan
 from delassus.spatial.rotations import Array
-from delassus.version import __version__
 
 T = TypeVar("T")
 Named = TypeVar("Named", bound=Any)
@@ -26,9 +22,6 @@ Named = TypeVar("Named", bound=Any)
 
 Calls = dict[str, tuple[Callable[[], object], int]]
 """What is timed, by name: a call, and the number of states that it computes."""
-
-Record = dict[str, Any]
-"""Figures as they go to a JSON file."""
 
 
 @contextmanager
@@ -141,19 +134,3 @@ def slope(x: Sequence[float], y: Sequence[float], points: int = 2) -> float:
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """The same of the upper half of the points, but at least two."""
     return slope(x, y, max(2, (len(x) + 1) // 2))
-
-
-def environment() -> Record:
-    """Day, processor and versions, for tables and records."""
-    this = host()
-    versions = {"delassus": __version__}
-    for package in ("numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return {
-        "date": str(date.today()),
-        "processor": f"{platform.machine()}, {this.cpu}, {this.vector_bits} bits",
-        "versions": versions,
-    }

@@ -12,8 +12,8 @@ def main() -> None:
     from rich.text import Text
 
     from delassus.cli.app import app
+    from delassus.cli.tables import Console
     from delassus.errors import DelassusError
-    from delassus_studies.tables import Console
 
     console = Console(stderr=True, highlight=False)
 

@@ -2,26 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
 import typer
+from typer.core import TyperGroup
 
 from delassus import __version__
+from delassus.cli.tables import (
+    Console,
+    Csv,
+    Json,
+    check_folder,
+    check_target,
+    publish,
+    show,
+    table,
+    write_csv,
+    write_json,
+)
+from delassus.errors import MissingDependencyError
 from delassus.quantities.keywords import Control, Method, OsimMethod, What
-from delassus_studies.registry import ABBREVIATIONS, Csv, Json, bench_app, reproduce_claims
-from delassus_studies.tables import Console, check_target, publish, show, table, write_csv, write_json
 
 if TYPE_CHECKING:  # else a command imports what it needs
     from delassus.compiler.targets.c.text import Scalar
     from delassus.quantities.request import Request
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-app.add_typer(bench_app, name="bench")
+STUDIES = "demo", "reproduce", "bench"
+"""Commands of `delassus_studies`, which is loaded when they are asked for."""
+
+
+class Commands(TyperGroup):
+    """The commands, with those of `delassus_studies` in place of what stands for them, unless they cannot be loaded."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Command of a name; None if there is none."""
+        if cmd_name in STUDIES:
+            with suppress(MissingDependencyError):
+                return _studies()[cmd_name]
+        return super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
+
+
+@cache
+def _studies() -> MutableMapping[str, Any]:
+    """Commands of `delassus_studies` by name, from its entry point."""
+    found = entry_points(group="delassus.commands")
+    try:
+        return typer.main.get_group(found["studies"].load()).commands
+    except Exception as error:
+        wanted, came = "the package 'delassus_studies' with its entry point", str(error) if found else "none"
+        raise MissingDependencyError("this command", wanted, came, "Install delassus again.") from error
+
+
+def _stand_for(name: str) -> None:
+    """Register a command of `delassus_studies` that says why that cannot be loaded."""
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+    @app.command(name, help="Cannot be loaded: run it to see why.", context_settings=anything)
+    def run() -> None:
+        _studies()
 
 
 class RootOption(StrEnum):
@@ -118,13 +167,7 @@ def options(
     """Constrained rigid-body dynamics: robots in, Delassus matrices out."""
 
 
-@app.command()
-def demo(file: Json = None, csv: Csv = None) -> None:
-    """Run every method on a real robot and check each against an independent oracle."""
-    from delassus_studies.demo import run
-
-    if not run(console, file, csv):
-        raise typer.Exit(1)
+_stand_for("demo")
 
 
 @app.command()
@@ -417,16 +460,16 @@ def audit(
     seconds: Annotated[float, typer.Option(min=0.0, help="Time to simulate (s).")] = 2.0,
     tolerance: Annotated[float, typer.Option(help="Velocity (m/s) that violations are held to.")] = 1e-6,
     penetration: Annotated[float, typer.Option(help="Depth (m) that bodies may overlap.")] = 1e-4,
-    plot: Annotated[Path | None, typer.Option(help="Draw it over time into this folder; needs the extra plot.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(callback=check_folder, help="Draw it over time into this folder; needs the extra plot."),
+    ] = None,
     file: Json = None,
     csv: Csv = None,
 ) -> None:
     """Audit the contact steps that MuJoCo takes of a scene (extra mjcf): violations, and what softness explains."""
     from delassus.cli.audit import audited, draw, tables
-    from delassus_studies.figures import check_folder
 
-    if plot is not None:
-        check_folder(plot)
     record = audited(console, scene, seconds, tolerance=tolerance, penetration=penetration)
     publish(console, record, tables, file, plot, draw, csv)
 
@@ -443,4 +486,5 @@ def warmup() -> None:
         console.print(f"{name}: {seconds:.1f} s", highlight=False)
 
 
-app.command("reproduce", epilog=ABBREVIATIONS)(reproduce_claims)
+_stand_for("reproduce")
+_stand_for("bench")

@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.progress import track
 from rich.table import Table
 
+from delassus.cli.tables import Console, Record, environment, table
 from delassus.contact.audits.audit import Verdict, audit
 from delassus.errors import ModelError, require
 from delassus.pictures.plots import violations_figure
-from delassus_studies.tables import Console, table
-from delassus_studies.timing import Record, environment
 
 
 def audited(console: Console, scene: Path, seconds: float, **limits: float) -> Iterator[Record]:

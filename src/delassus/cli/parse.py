@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import table
 from delassus.constraints import Constraint, Contact, Frame, Point, Sensor, Weld
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.check import decimal_numbers, real_array
 from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
 from delassus.spatial.rotations import Array
-from delassus_studies.tables import table
 
 LIMITS = "lower", "upper", "effort_limit", "velocity_limit"
 """Attributes of joints that limit something."""

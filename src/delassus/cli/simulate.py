@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delassus.cli.parse import base_of, parse_value
+from delassus.cli.tables import Console, plain, show, table, write_csv, write_json
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
 from delassus.formats.load import example_robot_files, find_description
@@ -28,7 +29,6 @@ from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
-from delassus_studies.tables import Console, plain, show, table, write_csv, write_json
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}

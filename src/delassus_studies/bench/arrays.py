@@ -21,14 +21,14 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.errors import require
 from delassus.runtime.threads import cores
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import present
 from delassus_studies.peers.compiled import ONE_THREAD, frax
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, environment, interleaved, pinned
+from delassus_studies.timing import Calls, interleaved, pinned
 
 ROBOT = "Go1"
 """Or the first one, where it is not installed."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
+from delassus.cli.tables import Record, environment, table
 from delassus_studies.cases import chain_of
 from delassus_studies.counters import STAGES, compile_cold
 from delassus_studies.figures import line_figure
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, environment, fitted_slope, pinned
+from delassus_studies.timing import fitted_slope, pinned
 
 METHODS = ("pv-osim", "auto")
 LINKS = (25, 50, 100, 200, 400, 1000)

@@ -13,6 +13,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, spread, table
 from delassus.compiler.program.program import interpret_program
 from delassus.model.tree import Tree
 from delassus.quantities import find_quantity
@@ -23,8 +24,7 @@ from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, benchmark_cases, random_states
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import DERIVATIVES, derivatives_call
-from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
+from delassus_studies.timing import Calls, each, interleaved, pinned, relative_error
 
 BATCHES, PEER_STATES, CHECKED = (64, 4096), 64, 8
 ROUNDS = 15

@@ -13,9 +13,9 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.quantities.keywords import What
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, each, environment, uncached
+from delassus_studies.timing import best, each, uncached
 
 FEW, TRIES = 900, 3
 """States of few, and calls, of which the fastest counts."""

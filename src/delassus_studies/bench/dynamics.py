@@ -15,14 +15,14 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.algorithms.dynamics import METHODS, UNCONSTRAINED
+from delassus.cli.tables import Record, environment, spread, table
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, States, benchmark_cases, dynamics_options, random_states
 from delassus_studies.counters import phases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.mujoco import forward_peers
 from delassus_studies.peers.pinocchio import dynamics_peers, exact_dynamics_call, inverse_dynamics_call
-from delassus_studies.tables import spread, table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, relative_error
+from delassus_studies.timing import Calls, each, interleaved, pinned, relative_error
 
 BATCH, PEER_STATES, CHECKED = 4096, 128, 64
 ROUNDS, REPEATS = 15, 2

@@ -21,6 +21,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.accuracy.policy import ERROR_BOUND
+from delassus.cli.tables import Record, environment, table
 from delassus.compiler.program.program import Program, interpret_program
 from delassus.constraints import Constraint
 from delassus.formats.load import example_robot_files
@@ -31,8 +32,7 @@ from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, quiet_load
 from delassus_studies.figures import scatter_figure
 from delassus_studies.loop_mechanisms import closed_states, few_loops, parallel_robots
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, environment, in_turn
+from delassus_studies.timing import in_turn
 
 METHODS, ORACLES = ("pv-early", "pv", "ltl"), ("pv", "ltl", "pv-early")
 SOFT, SOFT_ORACLES = "pv-early, soft", ("ltl", "pv-early")

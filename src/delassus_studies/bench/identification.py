@@ -20,14 +20,14 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.runtime.measured import Windows
 from delassus.scenes.quadruped import generic_quadruped
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import robot_file
 from delassus_studies.peers import present
 from delassus_studies.peers.sysid import sysid_inertias
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, each, environment, pinned
+from delassus_studies.timing import each, pinned
 
 DT, EVERY, NOISE = 1e-3, 5, 1e-4
 """Time step (s), steps between two measurements, and their deviation (rad, m)."""

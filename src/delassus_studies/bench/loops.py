@@ -23,6 +23,7 @@ from rich.table import Table
 import delassus as ds
 from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
+from delassus.cli.tables import Record, environment, table
 from delassus.runtime.compile import compile_at_once
 from delassus.runtime.fallback import solve_states
 from delassus.spatial.rotations import Array
@@ -32,8 +33,7 @@ from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call, loop_errors
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, fitted_slope, interleaved, pinned
+from delassus_studies.timing import Calls, each, fitted_slope, interleaved, pinned
 
 STATES, PEER_STATES, CHECKED = 1024, 64, 16
 ROUNDS, REPEATS = 9, 2

@@ -10,12 +10,12 @@ from pathlib import Path
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.figures import bar_figure
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import delassus_call
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved
+from delassus_studies.timing import Calls, each, interleaved
 
 ROUNDS = 5
 

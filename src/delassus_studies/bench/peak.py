@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import Record, environment, table
 from delassus.compiler.machine.cpu import ObjectCode, host
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.counters import (
@@ -19,8 +20,7 @@ from delassus_studies.counters import (
     compile_cold,
     instructions_per_second,
 )
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned
+from delassus_studies.timing import Calls, each, interleaved, pinned
 
 DTYPES = ("float64", "float32")
 RATES = ("multiply", "add", "multiply-add", "add from memory", "store")

@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.quantities.keywords import OsimMethod
 from delassus_studies.cases import Case, chain_of, welds
 from delassus_studies.figures import Series, line_figure
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, environment, fitted_slope, interleaved, pinned
+from delassus_studies.timing import Calls, fitted_slope, interleaved, pinned
 
 METHODS: tuple[OsimMethod, ...] = ("pv-osim", "pv-osimr", "auto")
 LINKS = (10, 20, 40, 70, 100, 200, 400)

@@ -10,24 +10,14 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, spread, table
 from delassus.runtime.threads import cores
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, benchmark_cases
 from delassus_studies.peers import Call, present
 from delassus_studies.peers.compiled import casadi_c, frax
 from delassus_studies.peers.pinocchio import delassus_call
-from delassus_studies.tables import spread, table
-from delassus_studies.timing import (
-    Calls,
-    Record,
-    best,
-    each,
-    environment,
-    interleaved,
-    pinned,
-    relative_error,
-    uncached,
-)  # fmt: skip
+from delassus_studies.timing import Calls, best, each, interleaved, pinned, relative_error, uncached
 
 BATCH = 4096
 SINGLE_CALLS = 2000

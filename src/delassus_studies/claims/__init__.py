@@ -15,12 +15,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from delassus.cli.tables import Console, environment, show, table, write_csv, write_json
 from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
 from delassus_studies.claims.principles import draw_principle
 from delassus_studies.figures import Panels, paired_figure, stamp
-from delassus_studies.tables import Console, show, table, write_csv, write_json
-from delassus_studies.timing import environment
 
 HOLDS, IN_PART, NO, NOT_MEASURED, POINT = "holds", "in part", "no", "not measured", "a point"
 AS_PUBLISHED, HERE = "as published", "here"

@@ -22,6 +22,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import table
 from delassus.contact.formulations import FORMULATIONS
 from delassus.model.mechanisms import pendulum as chain_of_balls
 from delassus.scenes.pendulum import pendulum
@@ -32,7 +33,6 @@ from delassus.solvers.results import SOLVED, STATUSES, SolverStatus
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact_assembly import grown, growth
-from delassus_studies.tables import table
 from delassus_studies.timing import Calls, best, interleaved, pinned, slope
 
 # -- sizes and assembly (Table 1) --------------------------------------------------------------------------------------

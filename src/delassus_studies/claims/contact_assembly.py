@@ -22,11 +22,11 @@ from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.pvr import pv_osimr
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import joint_forces, link_forces
+from delassus.cli.tables import table
 from delassus.constraints import Constraint
 from delassus.model.mechanisms import pendulum as chain_of_balls
 from delassus_studies.claims import Finding, Setup, verdict
 from delassus_studies.count_ops import CountOps
-from delassus_studies.tables import table
 
 # -- operations of assembly (Table 1) ----------------------------------------------------------------------------------
 

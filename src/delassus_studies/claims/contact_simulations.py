@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import table
 from delassus.pictures.plots import centre_motion, swing_figure
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.ready import ReadyScene
@@ -24,7 +25,6 @@ from delassus.solvers.results import SOLVED
 from delassus.spatial.rotations import Array
 from delassus_studies.claims import Claim, Finding, Setup, verdict
 from delassus_studies.claims.contact import BRIEF, DURATION, PAIR, PAPER, PAPER_RATIOS, TIME_STEP, works_of
-from delassus_studies.tables import table
 from delassus_studies.timing import pinned
 
 # -- times (Table 2) ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import table
 from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.request import request
 from delassus.spatial.rotations import Array
@@ -39,7 +40,6 @@ from delassus_studies.peers import present
 from delassus_studies.peers.compiled import through_gcc
 from delassus_studies.peers.mujoco import forward_peers
 from delassus_studies.peers.pinocchio import dynamics_peers
-from delassus_studies.tables import table
 from delassus_studies.timing import Calls, interleaved, pinned, relative_error
 
 SOLVERS = {"PV": "pv", "PV-e": "pv-early", "LTL": "ltl", "PV-s": "pv-soft", "LTL-s": "ltl-soft"}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import delassus as ds
+from delassus.cli.tables import Record
 from delassus.formats.mujoco.model import (
     configuration_from_mujoco,
     configuration_to_mujoco,
@@ -21,7 +22,7 @@ from delassus.formats.mujoco.model import (
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 from delassus_studies.cases import Case, States, Unavailable
 from delassus_studies.peers import Call, library
-from delassus_studies.timing import Record, statistics
+from delassus_studies.timing import statistics
 
 SOLVERS = ("PGS", "Newton")
 

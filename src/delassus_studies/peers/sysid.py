@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 import delassus as ds
+from delassus.cli.tables import Record
 from delassus.formats.mujoco.model import configuration_from_mujoco, configuration_to_mujoco, velocity_to_mujoco
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Unavailable
 from delassus_studies.peers import library
 from delassus_studies.peers.mujoco import made_spec
-from delassus_studies.timing import Record
 
 WIDE: Mapping[str, Any] = {"stretch_bound_mult": np.array([0.1, 10.0]), "shear_bound_off": np.array([-2.0, 2.0])}
 """Bounds, in place of its own (half to twice, ±0.5), that no estimate should come to; wider ones let it come to bodies

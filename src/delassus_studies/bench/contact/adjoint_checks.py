@@ -15,10 +15,10 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, table
 from delassus_studies.bench.contact.extended import Reference, joint_by_joint
 from delassus_studies.bench.contact.steps import DT, StepCase, starts, step_cases
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, each
+from delassus_studies.timing import each
 
 STEPS = 1000
 WIDTHS = (4e-7, 2e-7)

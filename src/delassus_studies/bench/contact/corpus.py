@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import Record, environment, table
 from delassus.contact import ConeProblem, SolverStatus, admm, interior, nsgs
 from delassus.errors import ModelError, require
 from delassus.spatial.rotations import Array
 from delassus_studies.peers import siconos
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, environment, pinned
+from delassus_studies.timing import best, pinned
 
 TOLERANCE = 1e-8
 """Of residuals, over ``|b|``."""

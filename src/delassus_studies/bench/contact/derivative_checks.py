@@ -20,6 +20,7 @@ from rich.table import Table
 import delassus as ds
 from delassus.accuracy.closed_loops import kept_closed
 from delassus.algorithms.dynamics.smooth_motion import OPENING_FRACTION
+from delassus.cli.tables import Record, table
 from delassus.contact import Box, Sphere
 from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array
@@ -27,8 +28,7 @@ from delassus_studies.bench.contact.extended import SOLVED, Reference
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.loop_mechanisms import four_bars, parallel_robots
 from delassus_studies.peers import present
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, each
+from delassus_studies.timing import each
 
 FEW = ("q_next", "v_next", "impulses_next", "residuals", "A", "B", "dx_ddt", "dx_dfriction", "distance")
 """Derivatives of a robot whose many columns by the ground take minutes to compile."""

@@ -18,12 +18,12 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus_studies.bench.contact import adjoint_checks, derivative_checks
 from delassus_studies.bench.contact.steps import DT, StepCase, TimedRollout, starts, step_cases
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import transition_differences
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned, uncached
+from delassus_studies.timing import Calls, each, interleaved, pinned, uncached
 
 STATES, BLOCK, STEPS, ROUNDS, IN_A_ROW = 512, 64, 20, 9, 50
 WITH_STATES = ("q_next", "v_next", "impulses_next", "residuals", "A", "B")

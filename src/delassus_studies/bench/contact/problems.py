@@ -22,6 +22,7 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.algorithms.contact.law import CORRECTION
+from delassus.cli.tables import Record, environment, table
 from delassus.constraints import Constraint, Contact, Frame, Point, bounded_joints
 from delassus.constraints.contact import frame_of
 from delassus.model.description import RawJoint, RawLink, Root
@@ -31,8 +32,7 @@ from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE
 from delassus.spatial.motion import ANGULAR, LINEAR
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array, quaternion_to_matrix
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, each, environment
+from delassus_studies.timing import each
 
 TOLERANCE = 1e-4
 KERNELS = ("nsgs, float64", "pgs, float64", "admm, float64", "nsgs, float32")

@@ -15,14 +15,14 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.scenes import ReadyScene
 from delassus.solvers.results import SOLVED
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.made import SCENES, SWING, heaps
 from delassus_studies.peers import if_present
 from delassus_studies.peers.mujoco import MujocoScene
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, each, environment, pinned
+from delassus_studies.timing import each, pinned
 
 REST, PARTS = 1.0, 20
 """Seconds after a scene's own duration, and in how many parts these are looked at."""

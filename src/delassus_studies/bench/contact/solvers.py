@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import Record, environment, table
 from delassus.contact import LCP, ConeProblem, admm, lemke, nsgs, pgs
 from delassus.spatial.rotations import Array
 from delassus_studies.peers import siconos
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, environment, pinned
+from delassus_studies.timing import best, pinned
 
 
 def of_low_rank(rng: np.random.Generator, n_contacts: int, rank: int = 18, mu: float = 0.5) -> ConeProblem:

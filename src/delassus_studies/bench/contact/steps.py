@@ -20,14 +20,14 @@ from rich.table import Table
 
 import delassus as ds
 from delassus.algorithms.contact.solvers import SOLVERS
+from delassus.cli.tables import Record, environment, table
 from delassus.errors import missing_dependency
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import GO1_FEET, TALOS_FEET, installed
 from delassus_studies.figures import line_figure
 from delassus_studies.peers import if_present, present
 from delassus_studies.peers.mujoco import mujoco_steps
-from delassus_studies.tables import table
-from delassus_studies.timing import Calls, Record, each, environment, interleaved, pinned
+from delassus_studies.timing import Calls, each, interleaved, pinned
 
 DT = 1e-3
 SWEEPS = (5, 10, 20, 30, 40, 60)

@@ -23,6 +23,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, environment, table
 from delassus.contact import Box, Collider, HalfSpace
 from delassus.errors import ModelError
 from delassus.pictures.plots import COLOURS, SMALL, save_figure
@@ -31,8 +32,7 @@ from delassus.spatial.rotations import Array, quaternion_to_matrix
 from delassus_studies.figures import side_by_side, tidy
 from delassus_studies.peers import if_present, library
 from delassus_studies.peers.mujoco import MujocoScene
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, best, each, environment, pinned
+from delassus_studies.timing import best, each, pinned
 
 HALF, MASS, INERTIA, RATE = 0.0524, 0.37, 0.00081, 148.0
 """Half side (m), mass (kg), moment of inertia (kg m²), states a second."""

@@ -17,6 +17,7 @@ import numpy as np
 from rich.table import Table
 
 import delassus as ds
+from delassus.cli.tables import Record, table
 from delassus.constraints import Constraint
 from delassus.errors import DelassusError
 from delassus.quantities import QUANTITIES
@@ -26,8 +27,7 @@ from delassus.runtime.compile import compile_at_once
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.gpu.on_device import OnDevice
 from delassus_studies.loop_mechanisms import four_bars
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, in_turn
+from delassus_studies.timing import in_turn
 
 DTYPES = ("float64", "float32")
 

@@ -7,10 +7,10 @@ from types import ModuleType
 
 from rich.table import Table
 
+from delassus.cli.tables import Record, environment
 from delassus_studies.bench.gpu import check as checks
 from delassus_studies.bench.gpu import table, times
 from delassus_studies.bench.gpu.on_device import devices, facts, started
-from delassus_studies.timing import Record, environment
 
 QUICK_STATES = 100
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from delassus.cli.tables import Record
 from delassus.errors import DelassusError
 from delassus.runtime.cuda.kernel import CudaKernel
 from delassus.spatial.rotations import Array
-from delassus_studies.timing import Record, statistics
+from delassus_studies.timing import statistics
 
 WARM, ROUNDS, SECONDS = 2, 10, 0.05
 """Launches that are not timed, and rounds of as many launches as take about so long."""

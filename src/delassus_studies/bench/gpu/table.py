@@ -7,13 +7,13 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from delassus.cli.tables import Record, table
 from delassus_studies.bench.gpu.kernels import AIMS, DTYPES, Timed, timed_kernels
 from delassus_studies.bench.gpu.on_device import why_none
 from delassus_studies.cases import Unavailable
 from delassus_studies.gpu.assembled import program_at
 from delassus_studies.gpu.predicted import H200, predicted
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, in_turn
+from delassus_studies.timing import in_turn
 
 HEADS = ("kernel", "registers:,", "spilled:,", "stack:,", "local:,.0f", "code KB:.0f", "ptxas s:.1f", "predicted/s:.2g",
          "aim:.1g", "bound by")  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from delassus.cli.tables import Record, table
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.steps import WANTED
 from delassus_studies.bench.gpu.check import compare, raw
@@ -21,8 +22,7 @@ from delassus_studies.bench.gpu.kernels import AIMS, DTYPES, GAIT, Timed, contac
 from delassus_studies.bench.gpu.on_device import OnDevice, facts
 from delassus_studies.cases import Unavailable, benchmark_cases, random_states
 from delassus_studies.gpu.predicted import H200, Device, predicted
-from delassus_studies.tables import table
-from delassus_studies.timing import Record, in_turn, uncached
+from delassus_studies.timing import in_turn, uncached
 
 ROLLED, FEWER = 20, 16
 """Steps of a rollout in one launch, and the part of the states that it has: all its steps are kept."""

@@ -5,19 +5,27 @@ from __future__ import annotations
 import csv as csv_module
 import json
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import typer
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console as RichConsole
 from rich.table import Table
 from rich.text import Text
 
-from delassus.errors import ConfigurationError, visible
+from delassus.compiler.machine.cpu import host
+from delassus.errors import ConfigurationError, ModelError, require, visible
 from delassus.model.check import written
-from delassus_studies.timing import Record
+from delassus.version import __version__
+
+Record = dict[str, Any]
+"""Figures as they go to a JSON file."""
 
 PIPED = 1000
 """Width of what no terminal shows and ``COLUMNS`` says nothing of: no line of a table is broken there."""
@@ -153,6 +161,22 @@ def publish(
     return record
 
 
+def environment() -> Record:
+    """Day, processor and versions, for tables and records."""
+    this = host()
+    versions = {"delassus": __version__}
+    for package in ("numpy", "casadi", "llvmlite", "pin", "mujoco", "jax", "frax"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "date": str(date.today()),
+        "processor": f"{platform.machine()}, {this.cpu}, {this.vector_bits} bits",
+        "versions": versions,
+    }
+
+
 def _environment(record: Record) -> str:
     """Processor and versions of a record."""
     here = ", ".join(f"{name} {one}" for name, one in record["versions"].items() if one != "not installed")
@@ -206,3 +230,21 @@ def check_target(path: Path | None) -> Path | None:
         came = "a folder" if path.is_dir() else "one in a folder that there is not"
         raise ConfigurationError(f"file {str(path)!r}", "a file that can be written", came, "Check the path.")
     return path
+
+
+def check_folder(folder: Path | None) -> Path | None:
+    """Make the folder that figures go to; raises where they cannot be drawn, before anything is measured."""
+    if folder is None:
+        return None
+    require("matplotlib", "plot", "figures")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelError(f"folder {str(folder)!r}", "a folder for figures", str(error), "Check the path.") from error
+    return folder
+
+
+Json = Annotated[
+    Path | None, typer.Option("--json", callback=check_target, help="Write the figures to this JSON file.")
+]
+Csv = Annotated[Path | None, typer.Option("--csv", callback=check_target, help="Write the tables to this CSV file.")]

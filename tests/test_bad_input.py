@@ -254,29 +254,20 @@ def test_expansion_does_not_take_memory(tmp_path):
 
 
 def test_paths(tmp_path, monkeypatch):
-    with refused("absent.urdf'?: expected a file that exists, got none"):
-        ds.load(tmp_path / "absent.urdf")
-    with refused("absent.xml'?: expected a file that exists, got none"):
-        ds.load(str(tmp_path / "absent.xml"))
-    with refused("expected a file that exists, got none"):
-        ds.load(Path("talos"))
-    with refused("expected a file that exists, got a directory"):
-        ds.load(tmp_path)
     (tmp_path / "folder.urdf").mkdir()
-    with refused("expected a file that exists, got a directory"):
-        ds.load(str(tmp_path / "folder.urdf"))
-    with refused("expected a file that exists"):
-        ds.load("x" * 5000 + ".urdf")
-    with refused("expected a file that exists"):
-        ds.load("a\0b.urdf")
-    with refused("expected a file that exists"):
-        ds.load("\udcff.urdf")
     (tmp_path / "dangling.urdf").symlink_to(tmp_path / "nowhere")
-    with refused("expected a file that exists"):
-        ds.load(tmp_path / "dangling.urdf")
     (tmp_path / "loop.urdf").symlink_to(tmp_path / "loop.urdf")
-    with refused("expected a file that exists"):
-        ds.load(tmp_path / "loop.urdf")
+    for path, match in {
+        tmp_path / "absent.urdf": "absent.urdf'?: expected a file that exists, got none",
+        str(tmp_path / "absent.xml"): "absent.xml'?: expected a file that exists, got none",
+        Path("talos"): "expected a file that exists, got none",
+        tmp_path: "expected a file that exists, got a directory",
+        str(tmp_path / "folder.urdf"): "expected a file that exists, got a directory",
+        **dict.fromkeys(("x" * 5000 + ".urdf", "a\0b.urdf", "\udcff.urdf"), "expected a file that exists"),
+        **dict.fromkeys((tmp_path / "dangling.urdf", tmp_path / "loop.urdf"), "expected a file that exists"),
+    }.items():
+        with refused(match):
+            ds.load(path)
     secret = tmp_path / "secret.urdf"
     secret.write_text(TWO_LINKS)
 
@@ -371,93 +362,50 @@ def test_mjcf_in_a_file_named_urdf(load_text):
 # -- URDF ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        pytest.param("<robot/>", "expected at least one link, got none", id="no links"),
-        pytest.param(robot(), "robot 'r': expected at least one link, got none", id="empty robot"),
-        pytest.param(robot(joint("j", "a", "b")), "expected at least one link", id="joints only"),
-        pytest.param(robot("<link/>"), "robot 'r': expected a name on every <link>", id="nameless link"),
-        pytest.param(robot('<link name=""/>'), "expected a name on every <link>", id="empty link name"),
-        pytest.param(
-            robot(link("a"), "<joint type='fixed'/>"), "'r': expected a name on every <joint>", id="nameless joint"
-        ),
-        pytest.param(
-            robot(link("a"), link("a")), "robot 'r': expected link names that are unique, got 'a' twice", id="links"
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("j", "a", "c")),
-            "robot 'r': expected joint names that are unique, got 'j' twice",
-            id="joints",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "a", "nowhere")),
-            "joint 'j': expected a child link that exists, got 'nowhere'",
-            id="missing child",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "nowhere", "b")),
-            "joint 'j': expected a parent link that exists, got 'nowhere'",
-            id="missing parent",
-        ),
-        pytest.param(robot(link("a"), link("b")), "'r': expected one root link, got 2 \\('a', 'b'\\)", id="roots"),
-        pytest.param(
-            robot(*(link(f"l{k}") for k in range(50))), "expected one root link, got 50 \\('l0'", id="fifty roots"
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c"), joint("m", "b", "c")),
-            "link 'c': expected one parent joint, got two, 'k' and 'm'",
-            id="two parents",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
-            "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'",
-            id="cycle",
-        ),
-        pytest.param(
-            robot(link("r"), link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
-            "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'",
-            id="cycle beside the root",
-        ),
-        pytest.param(robot(link("a"), joint("j", "a", "a")), "joint 'j': .*a cycle through link 'a'", id="self-loop"),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "b")),
-            "link 'b': expected one parent joint",
-            id="self-loop on a leaf",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "a", "b", "spherical")),
-            "joint 'j': expected a type among revolute, .*got 'spherical'",
-            id="unknown type",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), '<joint name="j"><parent link="a"/><child link="b"/></joint>'),
-            "joint 'j': expected a type among .*got None",
-            id="no type",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), '<joint name="j" type="fixed"><child link="b"/></joint>'),
-            "joint 'j': expected a <parent link='…'/>, got none",
-            id="no parent",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), '<joint name="j" type="fixed"><parent link="a"/><child/></joint>'),
-            "joint 'j': expected a <child link='…'/>, got none",
-            id="no child",
-        ),
-        pytest.param(
-            robot(link("a"), link("b"), joint("j", "a", "b", inside='<axis xyz="0 0 0"/>')),
-            "axis of joint 'j': expected a vector that is not zero",
-            id="zero axis",
-        ),
-        pytest.param(
-            robot('<xacro:include filename="arm.xacro"/>', link("a")),
-            "robot 'r': expected a URDF file without macros, got <xacro:include>",
-            id="xacro",
-        ),
-    ],
-)
-def test_descriptions_that_are_no_tree(load_text, text, match):
+NO_TREES = {
+    "no links": ("<robot/>", "expected at least one link, got none"),
+    "empty robot": (robot(), "robot 'r': expected at least one link, got none"),
+    "joints only": (robot(joint("j", "a", "b")), "expected at least one link"),
+    "nameless link": (robot("<link/>"), "robot 'r': expected a name on every <link>"),
+    "empty link name": (robot('<link name=""/>'), "expected a name on every <link>"),
+    "nameless joint": (robot(link("a"), "<joint type='fixed'/>"), "'r': expected a name on every <joint>"),
+    "links": (robot(link("a"), link("a")), "robot 'r': expected link names that are unique, got 'a' twice"),
+    "joints": (robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("j", "a", "c")),
+        "robot 'r': expected joint names that are unique, got 'j' twice"),
+    "missing child": (robot(link("a"), link("b"), joint("j", "a", "nowhere")),
+        "joint 'j': expected a child link that exists, got 'nowhere'"),
+    "missing parent": (robot(link("a"), link("b"), joint("j", "nowhere", "b")),
+        "joint 'j': expected a parent link that exists, got 'nowhere'"),
+    "roots": (robot(link("a"), link("b")), "'r': expected one root link, got 2 \\('a', 'b'\\)"),
+    "fifty roots": (robot(*(link(f"l{k}") for k in range(50))), "expected one root link, got 50 \\('l0'"),
+    "two parents": (robot(link("a"), link("b"), link("c"), joint("j", "a", "b"), joint("k", "a", "c"), joint("m", "b",
+        "c")), "link 'c': expected one parent joint, got two, 'k' and 'm'"),
+    "cycle": (robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
+        "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'"),
+    "cycle beside the root": (robot(link("r"), link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "a")),
+        "joint '[jk]': expected links that form a tree, got a cycle through link '[ab]'"),
+    "self-loop": (robot(link("a"), joint("j", "a", "a")), "joint 'j': .*a cycle through link 'a'"),
+    "self-loop on a leaf": (robot(link("a"), link("b"), joint("j", "a", "b"), joint("k", "b", "b")),
+        "link 'b': expected one parent joint"),
+    "unknown type": (robot(link("a"), link("b"), joint("j", "a", "b", "spherical")),
+        "joint 'j': expected a type among revolute, .*got 'spherical'"),
+    "no type": (robot(link("a"), link("b"), '<joint name="j"><parent link="a"/><child link="b"/></joint>'),
+        "joint 'j': expected a type among .*got None"),
+    "no parent": (robot(link("a"), link("b"), '<joint name="j" type="fixed"><child link="b"/></joint>'),
+        "joint 'j': expected a <parent link='…'/>, got none"),
+    "no child": (robot(link("a"), link("b"), '<joint name="j" type="fixed"><parent link="a"/><child/></joint>'),
+        "joint 'j': expected a <child link='…'/>, got none"),
+    "zero axis": (robot(link("a"), link("b"), joint("j", "a", "b", inside='<axis xyz="0 0 0"/>')),
+        "axis of joint 'j': expected a vector that is not zero"),
+    "xacro": (robot('<xacro:include filename="arm.xacro"/>', link("a")),
+        "robot 'r': expected a URDF file without macros, got <xacro:include>"),
+}  # fmt: skip
+"""Descriptions, by what is wrong, and what is said."""
+
+
+@pytest.mark.parametrize("fault", NO_TREES)
+def test_descriptions_that_are_no_tree(load_text, fault):
+    text, match = NO_TREES[fault]
     with refused(match):
         load_text(text)
 
@@ -484,22 +432,18 @@ def with_joint(inside, kind="revolute"):
 )  # fmt: skip
 def test_numbers_that_are_none(load_text, bad):
     expected = "expected 1 finite number"
-    with refused(f"link 'b', value of <mass>: {expected}"):
-        load_text(with_inertial(inertial(mass=bad)))
-    with refused(f"link 'b', ixx of <inertia>: {expected}"):
-        load_text(with_inertial(inertial(ixx=bad)))
-    with refused("link 'b', xyz of <origin>: expected 3 finite number"):
-        load_text(with_inertial(inertial(com=bad)))
-    with refused("joint 'j', xyz of <origin>: expected 3 finite number"):
-        load_text(with_joint(f'<origin xyz="{bad}"/>'))
-    with refused("joint 'j', rpy of <origin>: expected 3 finite number"):
-        load_text(with_joint(f'<origin rpy="{bad}"/>'))
-    with refused("joint 'j', xyz of <axis>: expected 3 finite number"):
-        load_text(with_joint(f'<axis xyz="{bad}"/>'))
-    with refused(f"joint 'j', damping of <dynamics>: {expected}"):
-        load_text(with_joint(f'<dynamics damping="{bad}"/>'))
-    with refused(f"joint 'j', multiplier of <mimic>: {expected}"):
-        load_text(with_joint(f'<mimic joint="k" multiplier="{bad}"/>'))
+    for text, match in (
+        (with_inertial(inertial(mass=bad)), f"link 'b', value of <mass>: {expected}"),
+        (with_inertial(inertial(ixx=bad)), f"link 'b', ixx of <inertia>: {expected}"),
+        (with_inertial(inertial(com=bad)), "link 'b', xyz of <origin>: expected 3 finite number"),
+        (with_joint(f'<origin xyz="{bad}"/>'), "joint 'j', xyz of <origin>: expected 3 finite number"),
+        (with_joint(f'<origin rpy="{bad}"/>'), "joint 'j', rpy of <origin>: expected 3 finite number"),
+        (with_joint(f'<axis xyz="{bad}"/>'), "joint 'j', xyz of <axis>: expected 3 finite number"),
+        (with_joint(f'<dynamics damping="{bad}"/>'), f"joint 'j', damping of <dynamics>: {expected}"),
+        (with_joint(f'<mimic joint="k" multiplier="{bad}"/>'), f"joint 'j', multiplier of <mimic>: {expected}"),
+    ):
+        with refused(match):
+            load_text(text)
     if bad in ("inf", "-inf", "1e999"):  # no limit
         assert load_text(with_joint(f'<axis xyz="1 0 0"/><limit lower="-inf" upper="{bad}" effort="{bad}"/>')).nv == 1
     else:
@@ -808,14 +752,14 @@ def test_raw_numbers(bad):
         links = [RawLink("a", 1.0, np.zeros(3), np.eye(3)), link_b]
         return build_tree("r", links, [RawJoint("j", joint_kinds.REVOLUTE, "a", "b", **joint_numbers)])
 
-    good = RawLink("b", 1.0, np.zeros(3), np.eye(3))
+    good, zero = RawLink("b", 1.0, np.zeros(3), np.eye(3)), np.zeros(3)
     assert build(good).nv == 1
-    with refused("inertial of link 'b': expected finite numbers"):
-        build(RawLink("b", bad, np.zeros(3), np.eye(3)))
-    with refused("inertial of link 'b': expected finite numbers"):
-        build(RawLink("b", 1.0, np.array([0, bad, 0]), np.eye(3)))
-    with refused("inertial of link 'b': expected finite numbers"):
-        build(RawLink("b", 1.0, np.zeros(3), np.full((3, 3), bad)))
+    for link_b in (
+        RawLink("b", bad, zero, np.eye(3)), RawLink("b", 1.0, np.array([0, bad, 0]), np.eye(3)),
+        RawLink("b", 1.0, zero, np.full((3, 3), bad)),
+    ):  # fmt: skip
+        with refused("inertial of link 'b': expected finite numbers"):
+            build(link_b)
     with refused("origin of joint 'j': expected finite numbers"):
         build(good, position=np.array([bad, 0, 0]))
     with refused("axis of joint 'j': expected finite numbers"):
@@ -834,18 +778,14 @@ def test_counts(n):
 
 
 def test_every_mechanism_checks_its_counts():
-    for call, expected in (
-        (lambda: ds.mechanisms.pendulum(0), "n: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.ladder(0), "n: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.comb(0), "n: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.star(0, 3), "branches: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.star(3, 0), "length: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.stem(0, 2), "length: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.stem(4, 0), "branches: expected a whole number of at least 1"),
-        (lambda: ds.mechanisms.stem(4, 2, 0), "branch_length: expected a whole number of at least 1"),
-    ):
-        with refused(expected):
-            call()
+    m = ds.mechanisms
+    for make, sizes, name in (
+        (m.pendulum, (0,), "n"), (m.ladder, (0,), "n"), (m.comb, (0,), "n"), (m.star, (0, 3), "branches"),
+        (m.star, (3, 0), "length"), (m.stem, (0, 2), "length"), (m.stem, (4, 0), "branches"),
+        (m.stem, (4, 2, 0), "branch_length"),
+    ):  # fmt: skip
+        with refused(f"{name}: expected a whole number of at least 1"):
+            make(*sizes)
     for limbs in ("arms", "legs", "arm_dofs", "leg_dofs"):  # none is fine
         with refused(f"{limbs}: expected a whole number of at least 0"):
             ds.mechanisms.asimo(**{limbs: -1})
@@ -878,46 +818,29 @@ def humanoid():
     return ds.mechanisms.humanoid()
 
 
-NOT_NUMBERS = [
-    pytest.param(None, id="None"),
-    pytest.param("0 0 0 0", id="text"),
-    pytest.param(["0", "0", "0", "0"], id="texts"),
-    pytest.param(np.zeros(4, dtype=complex), id="complex array"),
-    pytest.param([1j, 0, 0, 0], id="complex list"),
-    pytest.param(object(), id="object"),
-    pytest.param([object()] * 4, id="objects"),
-    pytest.param({}, id="dict"),
-    pytest.param({1, 2, 3, 4}, id="set"),
-    pytest.param(iter([1, 2, 3, 4]), id="iterator"),
-    pytest.param(b"abcd", id="bytes"),
-    pytest.param(np.zeros(4, dtype=bool), id="bool"),
-    pytest.param([[0, 0], [0]], id="ragged"),
-    pytest.param(np.zeros(4, dtype="M8[s]"), id="dates"),
-    pytest.param(np.zeros(4, dtype="m8[s]"), id="durations"),
-    pytest.param([0.0, 10**400, 0, 0], id="huge integer"),
-    pytest.param(Hostile(), id="hostile"),
-]
-WRONG_SHAPES = [
-    pytest.param(0.0, id="0-d"),
-    pytest.param([], id="empty list"),
-    pytest.param(np.zeros(3), id="short"),
-    pytest.param(np.zeros(5), id="long"),
-    pytest.param(np.zeros((4, 1)), id="column"),
-    pytest.param(np.zeros((4, 3)), id="transposed"),
-    pytest.param(np.zeros((0, 3)), id="empty batch of the wrong size"),
-]
+NOT_NUMBERS = {
+    "None": None, "text": "0 0 0 0", "texts": ["0", "0", "0", "0"], "complex array": np.zeros(4, dtype=complex),
+    "complex list": [1j, 0, 0, 0], "object": object(), "objects": [object()] * 4, "dict": {}, "set": {1, 2, 3, 4},
+    "iterator": iter([1, 2, 3, 4]), "bytes": b"abcd", "bool": np.zeros(4, dtype=bool), "ragged": [[0, 0], [0]],
+    "dates": np.zeros(4, dtype="M8[s]"), "durations": np.zeros(4, dtype="m8[s]"),
+    "huge integer": [0.0, 10**400, 0, 0], "hostile": Hostile(),
+}  # fmt: skip
+WRONG_SHAPES = {
+    "0-d": 0.0, "empty list": [], "short": np.zeros(3), "long": np.zeros(5), "column": np.zeros((4, 1)),
+    "transposed": np.zeros((4, 3)), "empty batch of the wrong size": np.zeros((0, 3)),
+}  # fmt: skip
 NOT_FINITE = [[0, np.nan, 0, 0], [0, 0, np.inf, 0], [-np.inf, 0, 0, 0], [[0, 0, 0, 0], [0, 0, 0, np.nan]]]
 
 
 class TestTheSharedCheck:
     """Everything that is no state, once; that a function asks the check is tested below."""
 
-    @pytest.mark.parametrize("q", NOT_NUMBERS)
+    @pytest.mark.parametrize("q", NOT_NUMBERS.values(), ids=NOT_NUMBERS)
     def test_not_numbers(self, arm, q):
         with refused("q: expected an array of real numbers", ConfigurationError):
             arm.check_configuration(q)
 
-    @pytest.mark.parametrize("q", WRONG_SHAPES)
+    @pytest.mark.parametrize("q", WRONG_SHAPES.values(), ids=WRONG_SHAPES)
     def test_wrong_shapes(self, arm, q):
         with refused("q: expected shape \\(..., 4\\), nq of 'chain4', got shape \\(", ConfigurationError):
             arm.check_configuration(q)

@@ -33,7 +33,6 @@ from tools import AGREEMENT, error, make_motion, requested, run_program, traced
 DOUBLE = 1e-9
 """One algorithm by two machines, through the condition of M and of G."""
 
-HARD = [name for name in ds.DYNAMICS_METHODS if name not in SOFT | UNCONSTRAINED]
 Solution, TERMS = bound_request.DynamicsSolution, bound_request.relative_error.__globals__["Terms"]
 
 
@@ -130,34 +129,7 @@ def test_bad_requests(what, options, match):
         ds.compile(tree, constraints, what, **options)
 
 
-# -- constraints that are off ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("robot", "method"), [("floating", method) for method in HARD] + [("loop", "pv-early")])
-def test_a_constraint_that_is_off_leaves_no_trace(robot, method):
-    tree, constraints, q, v, tau = case(robot)
-    rng = np.random.default_rng(0)
-    flags, target = rng.integers(0, 2, (17, 2)).astype(float), rng.normal(size=(17, constraints[0].size))
-    options = {"baumgarte": 3.0, "targets": [True, False]}
-    switched = ds.compile(tree, constraints, "dynamics", method=method, active=True, **options)
-    plain = traced(tree, constraints, "dynamics", method=method, **options).graph.count()
-    qdd, forces = switched(q, v, tau, target, active=flags)
-    assert switched.operations.total < 1.1 * plain.total
-    splits = np.cumsum([0, *(c.size for c in constraints)])
-    for k in range(17):
-        on = [i for i in (0, 1) if flags[k, i]]
-        expected = ds.forward_dynamics(
-            tree, q[k], v[k], tau[k], [constraints[i] for i in on], method="kkt", baumgarte=[3.0] * len(on),
-            targets=[target[k] if i == 0 else None for i in on],
-        )  # fmt: skip
-        assert error(qdd[k], expected.qdd) < 1e3 * DOUBLE
-        for i in (0, 1):
-            force = forces[k, splits[i] : splits[i + 1]]
-            if i in on:
-                assert error(force, expected.forces[on.index(i)]) < 1e3 * DOUBLE
-            else:
-                assert not force.any()
+# -- states that are solved again -------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:.*solved again:delassus.DelassusWarning")

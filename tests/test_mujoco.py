@@ -68,13 +68,6 @@ PACKAGES = ("dm_control", "gymnasium", "gymnasium_robotics")
 FEWEST_MODELS = {"dm_control": 30, "gymnasium": 10, "gymnasium_robotics": 25}
 """Of each package, at least so many files must compile and move; else this test would pass without testing."""
 
-REFUSED: dict[str, str] = {}
-"""Files that MuJoCo compiles and that we refuse, with the reason: none."""
-
-BEYOND_LINKS_AND_DOFS: dict[str, str] = {}
-"""Files whose mass matrix in MuJoCo has terms besides the links' inertia and the joints' armature, with the reason:
-none (no file gives a tendon armature)."""
-
 
 def _files():
     out = {}
@@ -207,13 +200,11 @@ def check_against_peer(tree, model, rng):
 # -- every file ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not FILES, reason="no package with model files is installed")
-def test_files_are_there():
-    for package, fewest in FEWEST_MODELS.items():
-        names = [name for name in FILES if name.startswith(f"{package}/")]
-        if names:
-            assert sum(bool(compiled(name) and compiled(name).nv) for name in names) >= fewest
-    assert {*REFUSED, *BEYOND_LINKS_AND_DOFS} <= set(FILES)
+@pytest.mark.turns(3)
+@pytest.mark.parametrize(("package", "fewest"), FEWEST_MODELS.items())
+def test_files_are_there(package, fewest):
+    names = [name for name in FILES if name.startswith(f"{package}/")]
+    assert not names or sum(bool(compiled(name) and compiled(name).nv) for name in names) >= fewest
 
 
 @pytest.mark.turns(3)
@@ -223,18 +214,9 @@ def test_file(name):
     if model is None:
         with pytest.raises(ModelError):
             ds.load(FILES[name])
-    elif name in REFUSED:
-        with pytest.raises(ModelError, match=REFUSED[name]):
-            ds.load(FILES[name])
-    elif name not in BEYOND_LINKS_AND_DOFS:
-        check_against_peer(loaded(name), model, generator(name))
-
-
-@pytest.mark.turns(3)
-@every_file
-def test_states_of_file(name):
-    model = compiled(name)
-    if model is not None and model.nv and name not in REFUSED:
+        return
+    check_against_peer(loaded(name), model, generator(name))
+    if model.nv:
         check_states(loaded(name), model, generator(f"{name} states"))
 
 

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import warnings
 import zlib
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import pytest
 import delassus as ds
 from delassus.errors import MissingDependencyError, ModelError, UnknownNameError
 from internals import joint_kinds, tree_from_pinocchio
-from tools import error, frame_pose, in_turns, random_rotation, unit_diagonal
+from tools import AGREEMENT, error, in_turns, random_rotation, unit_diagonal
 
 pin = pytest.importorskip("pinocchio")
 
@@ -57,17 +58,26 @@ STATE = 1e-12
 REGULAR = 1e-8
 """Rows count as independent if the smallest eigenvalue of G, scaled to unit diagonal, is above this."""
 
-SINGULAR = {  # fingers and grippers without mass
-    "romeo_description/urdf/romeo.urdf", "romeo_description/urdf/romeo_laas_small.urdf"
-}  # fmt: skip
-NO_ROBOT = {"ur_description/urdf/ur3.urdf"}  # an empty <robot> element, which Pinocchio does not read
-ROBOTS = [name for name in FILES if name not in SINGULAR | NO_ROBOT]
+SINGULAR = {  # joints that move nothing with inertia: fingers and grippers without mass
+    "romeo_description/urdf/romeo.urdf": "RThumb3",
+    "romeo_description/urdf/romeo_laas_small.urdf": "r_gripper_joint",
+}
+NO_ROBOT = "ur_description/urdf/ur3.urdf"  # an empty <robot> element, which Pinocchio does not read
+ROBOTS = [name for name in FILES if name not in {*SINGULAR, NO_ROBOT}]
 
 
 def convert(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ds.DelassusWarning)  # unphysical inertias of real files
         return tree_from_pinocchio(model)
+
+
+@cache
+def loaded(name, root, continuous="cos-sin"):
+    """The tree that `delassus.load` reads of a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ds.DelassusWarning)
+        return ds.load(FILES[name], root=root, continuous=continuous)
 
 
 # -- the oracle ----------------------------------------------------------------------------------------------------
@@ -113,19 +123,24 @@ def check_layout(tree, model):
     assert np.array_equal(tree.neutral(), pin.neutral(model))
 
 
+def check_frames(tree, model, data, indices, q):
+    """Poses of frames by Pinocchio's numbers, at once."""
+    found = ds.forward_kinematics(tree, q, [model.frames[k].name for k in indices])
+    for T, k in zip(found, indices, strict=True):
+        off = np.abs(T - data.oMf[k].homogeneous)
+        assert np.max(off[:3, :3]) < KINEMATICS, model.frames[k].name
+        assert np.max(off[:3, 3]) < KINEMATICS * max(1.0, np.max(np.abs(q), initial=0.0)), model.frames[k].name
+
+
 def check_states(tree, model, rng):
     """Kinematics of all bodies, mass matrix, integration."""
     q, q1 = tree.random(rng, batch=2)
-    reach = max(1.0, float(np.max(np.abs(q), initial=0.0)))
     v = rng.normal(size=tree.nv)
     data = model.createData()
     pin.framesForwardKinematics(model, data, q)
-    bodies = {f.name for f in model.frames if f.type == pin.FrameType.BODY}
-    for index, frame in enumerate(model.frames):
-        if frame.type == pin.FrameType.BODY or frame.name not in bodies:
-            R, p = frame_pose(tree, frame.name, q)
-            assert np.max(np.abs(R - data.oMf[index].rotation)) < KINEMATICS
-            assert np.max(np.abs(p - data.oMf[index].translation)) < KINEMATICS * reach
+    bodies = {"universe", *(f.name for f in model.frames if f.type == pin.FrameType.BODY)}
+    frames = [k for k, f in enumerate(model.frames) if f.type == pin.FrameType.BODY or f.name not in bodies]
+    check_frames(tree, model, data, frames, q)
     if not tree.nv:
         return
     M = ds.mass_matrix(tree, q)
@@ -178,13 +193,10 @@ def check_frames_of_joints(tree, model, rng):
     """Pinocchio's frames of joints, fixed ones too: here the names of joints where no link has that name."""
     q, data = tree.random(rng), model.createData()
     pin.framesForwardKinematics(model, data, q)
-    links = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY}
-    for index, frame in enumerate(model.frames):
-        of_joint = frame.type in (pin.FrameType.JOINT, pin.FrameType.FIXED_JOINT)
-        if of_joint and frame.name not in {*links, "universe"}:
-            R, p = frame_pose(tree, frame.name, q)
-            assert np.max(np.abs(R - data.oMf[index].rotation)) < KINEMATICS
-            assert np.max(np.abs(p - data.oMf[index].translation)) < KINEMATICS * max(1.0, np.max(np.abs(q), initial=0))
+    links = {"universe", *(frame.name for frame in model.frames if frame.type == pin.FrameType.BODY)}
+    kinds = pin.FrameType.JOINT, pin.FrameType.FIXED_JOINT
+    frames = [k for k, frame in enumerate(model.frames) if frame.type in kinds and frame.name not in links]
+    check_frames(tree, model, data, frames, q)
 
 
 FRAMES = """<robot name="r"><link name="base"/>{}<joint name="a" type="continuous"><parent link="base"/>
@@ -259,31 +271,73 @@ def test_closures_that_name_joints():
     ("name", "root"), [*zip(ROBOTS, cycle(("fixed", "floating", "floating", "fixed")), strict=False)]
 )
 def test_robot(name, root):
+    """Of Pinocchio's model of the file, and of the file itself."""
     model = read(name, root)
-    tree = convert(model)
+    tree, own = convert(model), loaded(name, root)
     rng = np.random.default_rng(zlib.crc32(f"{name} {root}".encode()))
-    check_layout(tree, model)
-    check_states(tree, model, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ds.DelassusWarning)
-        own = ds.load(FILES[name], root=root, continuous="cos-sin")
+    for robot in (tree, own):
+        check_layout(robot, model)
+        check_states(robot, model, rng)
     assert (own.link_names, own.joint_names, own.parents) == (tree.link_names, tree.joint_names, tree.parents)
     assert set(own.frames) <= set(tree.frames)
-    check_frames_of_joints(own, model, rng)
+    for joint in own.joints:  # all methods compute with inverses of rotations as with their transposes
+        assert np.abs(joint.rotation @ joint.rotation.T - np.eye(3)).max() < 2e-15, joint.name
     if tree.nv:
-        check_delassus(tree, model, some_constraints(tree, tree.link_names, rng), rng)
+        check_delassus(own, model, some_constraints(own, own.link_names, rng), rng)
 
 
-@pytest.mark.parametrize("name", sorted(SINGULAR.intersection(FILES)))
+@pytest.mark.skipif(not FILES, reason="example-robot-data is not installed")
+@pytest.mark.parametrize("root", ["fixed", "floating"])
+def test_a_file_without_a_robot(root):
+    with pytest.raises(ModelError, match="ur3"):
+        loaded(NO_ROBOT, root)
+    with pytest.raises(ValueError):
+        read(NO_ROBOT, root)
+
+
+@pytest.mark.parametrize("name", SINGULAR.keys() & FILES)
 def test_robots_with_links_without_mass(name):
-    model = read(name, "fixed")
-    tree, rng = convert(model), np.random.default_rng(0)
-    q, (v, a) = tree.random(rng), rng.normal(size=(2, tree.nv))
-    assert (
-        error(ds.inverse_dynamics(tree, q, v, a, passive="none"), pin.rnea(model, model.createData(), q, v, a)) < STATE
-    )
-    with pytest.raises(ModelError, match="massless='lock' or massless='armature'"):
-        ds.forward_dynamics(tree, q, v, a)
+    """They load: kinematics, mass matrix and inverse dynamics are Pinocchio's, and forward dynamics is refused."""
+    model, rng = read(name, "floating"), np.random.default_rng(0)
+    for tree in (convert(model), loaded(name, "floating")):
+        check_layout(tree, model)
+        q, (v, a) = tree.random(rng), rng.normal(size=(2, tree.nv))
+        assert error(ds.mass_matrix(tree, q), mass_matrix(model, q)) < MASS_MATRIX
+        tau = pin.rnea(model, model.createData(), q, v, a)
+        assert error(ds.inverse_dynamics(tree, q, v, a, passive="none"), tau) < MASS_MATRIX
+        with pytest.raises(ModelError, match="massless='lock' or massless='armature'"):
+            ds.forward_dynamics(tree, q, v, a)
+    assert SINGULAR[name] in sum(tree.omitted.values(), ())
+
+
+@pytest.mark.parametrize("name", ["quadrotor_base", "iris_simple"])
+def test_robots_without_joints(name):
+    file = next((file for file in ROBOTS if Path(file).stem == name), None)
+    if file is None:
+        pytest.skip("example-robot-data is not installed")
+    tree, base = loaded(file, "fixed"), read(file, "fixed").frames[1].name
+    q, constraints = np.zeros((3, 0)), [ds.Weld(base), ds.Point(base, axes="world")]
+    assert tree.nv == 0 and ds.mass_matrix(tree, q).shape == (3, 0, 0)
+    assert ds.jacobian(tree, constraints, q).shape == (3, 9, 0)
+    for method in ds.OSIM_METHODS:
+        assert np.array_equal(ds.delassus(tree, constraints, q, method=method), np.zeros((3, 9, 9)))
+
+
+TURNING = [name for name in ROBOTS if 'type="continuous"' in FILES[name].read_text()]
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize(("name", "root"), zip(TURNING, cycle(("fixed", "floating")), strict=False))
+def test_continuous_joints_as_angles(name, root):
+    pairs, angles = loaded(name, root), loaded(name, root, "angle")
+    assert pairs.nv == angles.nv and pairs.nq > angles.nq
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    q, parts = angles.random(rng), []
+    for ours, theirs, part in zip(pairs.joints, angles.joints, angles.q_slices, strict=True):
+        parts.append(q[part] if ours.nq == theirs.nq else np.concatenate([np.cos(q[part]), np.sin(q[part])]))
+    constraints = some_constraints(pairs, pairs.link_names, rng)
+    expected = ds.delassus(pairs, constraints, np.concatenate(parts))
+    assert error(ds.delassus(angles, constraints, q), expected) < AGREEMENT
 
 
 # -- every joint type ----------------------------------------------------------------------------------------------
@@ -308,11 +362,12 @@ def check(model, rng):
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     check(random_model(rng, [kind]), rng)
-    check(random_model(rng, ["RX", kind, "PZ", kind]), rng)
 
     # two free branches, so that no row is redundant and Pinocchio's own route applies
     model = random_model(rng, ["FreeFlyer", kind, "RX", kind, "FreeFlyer", "PY"], parents_of=[0, 1, 2, 0, 4, 5])
     tree = tree_from_pinocchio(model)
+    check_layout(tree, model)
+    check_states(tree, model, rng)
     a, b = (ds.Frame(tool, rng.uniform(-0.3, 0.3, 3), random_rotation(rng)) for tool in ("tool3", "tool6"))
     for constraints in (
         [ds.Weld(a), ds.Point(b, a)],

@@ -167,18 +167,7 @@ def loops():
     return ds.mechanisms.ladder(2), constraints, ("left2", "right1")
 
 
-def star():
-    constraints = [
-        ds.Weld(ds.Frame("branch1_1", given="placement"), axes="world"),
-        ds.Point(ds.Frame("branch2_1", given="placement"), ds.Frame("branch3_1", given="position")),
-        ds.Point("branch3_1", ds.Frame("world", given="position")),
-        ds.Weld(ds.Frame("world", given="placement"), "branch3_1"),
-    ]
-    tree = ds.mechanisms.star(3, 1)
-    return tree, constraints, ("branch2_1", tree.link_names[0])
-
-
-ROBOTS = {"humanoid": humanoid, "loops": loops, "star": star}
+ROBOTS = {"humanoid": humanoid, "loops": loops}
 
 
 class Setting:
@@ -219,40 +208,10 @@ def setting(robot):
     return Setting(robot)
 
 
-LARGE = ("auto", "pv-osimr")
-"""Methods of the kernels of larger robots, which take seconds to compile."""
-
-
-@pytest.mark.turns(4)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "robot, method", [(r, m) for r in ROBOTS for m in ds.OSIM_METHODS if r == "loops" or m in LARGE]
-)
-def test_kernels_by_every_method(robot, method):
-    case = setting(robot)
-    kernel = case.compile(method=method)
-    expected = ds.delassus(*case.known, method="dense")
-    assert error(kernel(*case.arguments(kernel)), expected) < AGREEMENT
-    if method == "auto":
-        single = case.compile(dtype="float32")
-        assert error(single(*case.arguments(single)), expected) < SINGLE
-
-
 @pytest.mark.slow
 def test_the_planner_moves_the_root_of_the_humanoid():
     case = setting("humanoid")
     assert plan(case.tree, case.constraints, case.payloads).root != case.tree.link_names[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("robot", ROBOTS)
-@pytest.mark.parametrize("what", ["mass_matrix", "jacobian"])
-def test_kernels_of_everything(robot, what):
-    case = setting(robot)
-    kernel = case.compile(what)
-    tree, constraints, q = case.known
-    expected = ds.mass_matrix(tree, q) if what == "mass_matrix" else ds.jacobian(tree, constraints, q)
-    assert error(kernel(*case.arguments(kernel)), expected) < AGREEMENT
 
 
 def test_operational_space_inertias():
@@ -341,17 +300,6 @@ def test_c_and_its_header(tmp_path, dtype, allowed):
     for k in (0, 5):
         one = [case.q[k], *list(case.by_name.values())[1:]]
         assert error(compiled(*one)[0], expected[k]) < allowed
-
-
-@pytest.mark.slow
-def test_casadi_functions():
-    case = setting("star")
-    kernel = case.compile(method="pv-osim")
-    function = kernel.casadi()
-    assert function.name_in() == [a.name for a in kernel.arguments]
-    arguments = [case.q[0], *case.arguments(kernel)[1:]]
-    expected = ds.delassus(*case.known, method="dense")[0]
-    assert error(np.array(function(*arguments)), expected) < AGREEMENT
 
 
 def test_kernels_and_frames_pickle():

@@ -23,7 +23,7 @@ from internals import (
     rcond_by_pivots,
     symbolic_request,
 )
-from random_trees import some_constraints, some_mechanism
+from random_trees import some_constraints, some_joint_rows, some_mechanism
 from test_dynamics import state
 from test_dynamics_methods import SAME, WELL_CONDITIONED
 from tools import DenseDynamics, error, evaluated, random_frame, requested
@@ -160,26 +160,15 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", JUDGED)
 def test_random_mechanisms(method):
-    """Every joint and constraint, armatures, sets that are redundant as a whole."""
+    """Every joint and constraint, rows of joints too, armatures, sets that are redundant as a whole."""
     solved = []
     for seed in range(16):
         m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 10)), ("fixed", "floating")[seed % 2])
         constraints = [c for c in some_constraints(m)[0] if c.rows is not None]
+        constraints += [some_joint_rows(m, 2)[0]] if constraints and seed % 3 else []
         if constraints:
             solved.append(fit(m.tree, constraints, method, seed, most=6))
     assert len(solved) > 5 and np.nanmean(solved) > 0.9
-
-
-def test_rows_of_joints_beside_rows_of_links():
-    """A row that joints alone have, which meets no other one."""
-    tree, rng = ds.mechanisms.chain(6), np.random.default_rng(3)
-    first, second, *_ = tree.joint_names
-    held = [ds.Weld("link6"), ds.Point(ds.Frame("link3", (0.1, 0.2, 0.3))), ds.JointRows([{first: 1.0, second: -0.5}])]
-    q, (v, tau) = tree.random(rng, 3), rng.normal(size=(2, 3, 6))
-    active = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
-    early, dense = (ds.forward_dynamics(tree, q, v, tau, held, method=m, active=active) for m in ("pv-early", "kkt"))
-    assert np.all(early.status == ds.DynamicsStatus.SOLVED)
-    assert error(early.qdd, dense.qdd) < SAME
 
 
 def test_a_stretched_leg_counts_only_if_its_foot_stands():

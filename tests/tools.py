@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from internals import (
     DYNAMICS,
     DYNAMICS_ALGORITHMS,
     NumpyOps,
+    Result,
     TraceOps,
     acceleration_from_mujoco,
     bind,
@@ -32,19 +34,13 @@ from internals import (
     symbolic_request,
     velocity_to_mujoco,
 )
+from programs import HAS_FMA, Runs
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
 
 AGREEMENT = 1e-10
 """Two algorithms on one problem whose mass matrix has a condition of up to 1e6, relative to the largest entry."""
-
-PEER_MASS_MATRIX = 1e-10
-"""Mass matrix against Pinocchio. URDF files write quarter turns as 1.57079632679; they are read as exact here (their
-entries move by up to 1e-11) and as written there."""
-
-PEER_DELASSUS = 1e-9
-"""Jacobian and Delassus matrix against Pinocchio: the same 1e-11 in every rotation, and the condition of M."""
 
 UNPLANNED = [method for method in ds.OSIM_METHODS if method != "auto"]
 """Methods of the Delassus matrix without `auto`, whose planning takes a hundred times as long as the matrix."""
@@ -155,14 +151,27 @@ def interpreted(asked, values):
     batch = max((np.shape(values[a.name])[: -len(a.shape)] for a in asked.arguments if a.shape), key=len)
     given = [np.broadcast_to(values[a.name], (*batch, *a.shape)).reshape(*batch, a.size) for a in asked.arguments]
     program = make_program(asked, with_rcond=False)
-    flat = np.concatenate(interpret_program(program, np.concatenate(given, axis=-1)), axis=-1)
+    flat = outputs_of(program, np.concatenate(given, axis=-1))
     return {r.name: flat[..., list(r.entries)].reshape(*batch, *r.shape) for r in program.results}
+
+
+def outputs_of(program, x):
+    """All outputs (..., n) of a program at inputs (..., n_inputs): to the bit those of `interpret_program`, sooner.
+
+    In extended precision, and where processors fuse nothing, by that itself.
+    """
+    if x.dtype == np.longdouble or not HAS_FMA:
+        with np.errstate(all="ignore"):
+            return np.concatenate(interpret_program(program, x), axis=-1)
+    n = sum(map(len, program.graph.outputs))
+    whole = replace(program, results=(Result("all", (n,), tuple(range(n))),))
+    parts = np.split(x.reshape(-1, x.shape[-1]), np.cumsum([a.size for a in program.arguments])[:-1], axis=1)
+    return np.array(Runs(whole, x.dtype.name)(*parts)[0]).reshape(*x.shape[:-1], n)
 
 
 def run_program(program, x):
     """Each result (n, size) of a program at inputs (n, n_inputs), the reciprocal condition too."""
-    with np.errstate(all="ignore"):
-        found = np.concatenate(interpret_program(program, x), axis=-1)
+    found = outputs_of(program, x)
     return [found[:, list(r.entries)] for r in program.results]
 
 
@@ -179,6 +188,7 @@ class Motion:
     def __init__(self, asked, values, batch):
         self.asked, self.batch = asked, batch
         self.values = [np.broadcast_to(values[a.name], (*batch, *a.shape)).reshape(*batch, -1) for a in asked.arguments]
+        self.solved = {}
 
     def made(self, make, method=None):
         """Arrays (*batch, rows, columns) of the matrices and scalars that ``make`` makes of a trace of it."""
@@ -188,20 +198,27 @@ class Motion:
 
 
 def by_method(motion, name):
-    """What a method makes of a problem in motion of `make_motion`, unsettled."""
+    """What a method makes of a problem in motion of `make_motion`, unsettled; of each method once."""
 
     def make(bound, problem):
         found = DYNAMICS_ALGORITHMS[name](problem)
         return [x for x in (found.qdd, found.forces, found.delassus) if x is not None]
 
-    made = zip(("qdd", "forces", "delassus"), motion.made(make, name), strict=False)
-    return SimpleNamespace(**{"delassus": None, **dict(made)})
+    if name not in motion.solved:
+        made = zip(("qdd", "forces", "delassus"), motion.made(make, name), strict=False)
+        motion.solved[name] = SimpleNamespace(**{"delassus": None, **dict(made)})
+    return motion.solved[name]
+
+
+@lru_cache(maxsize=4)
+def estimating(asked, method):
+    """Program of what is asked for by a method, with its error by pivots: one for all values of its arguments."""
+    return make_program(replace(asked, method=method, error_dtype=""))
 
 
 def error_estimates(motion, name):
     """Estimated errors of a method by its pivots, by state."""
-    asked = replace(motion.asked, method=name, error_dtype="")
-    rcond = interpret_program(make_program(asked), np.concatenate(motion.values, axis=-1))[-1][..., -1]
+    rcond = outputs_of(estimating(motion.asked, name), np.concatenate(motion.values, axis=-1))[..., -1]
     with np.errstate(divide="ignore"):
         return np.finfo(float).eps / np.maximum(rcond, 0.0)
 

@@ -262,9 +262,6 @@ class BoundRequest:
 
     def solve(self, motion: DynamicsProblem) -> DynamicsSolution:
         """Forward dynamics by the request's method, its error estimated."""
-        return self._solved(motion)
-
-    def _solved(self, motion: DynamicsProblem) -> DynamicsSolution:
         self.ops.new_system()
         if self.request.is_singular and self.request.method not in ITERATIVE:
             self.ops.pivot(0.0, is_exact=True)
@@ -297,16 +294,9 @@ class BoundRequest:
 
     def estimate_derivatives(self, directions: Iterable[Direction]) -> None:
         """Estimate errors of derivatives of the last solution, by those along some directions, which are solutions."""
-        if self.request.error_dtype:
-            self.errors += self.errors_along(directions)
-
-    def errors_along(self, directions: Iterable[Direction]) -> list[Scalar]:
-        """Estimates of the relative errors of derivatives, by those along some directions."""
-        out = list[Scalar]()
-        for problem, solution, changed, with_velocity in directions:
+        for problem, solution, changed, with_velocity in directions if self.request.error_dtype else ():
             change = None if changed is None else Change(changed, with_velocity)
-            out.append(self.error_of(problem, solution, change=change) * WORST_COLUMN)
-        return out
+            self.errors.append(self.error_of(problem, solution, change=change) * WORST_COLUMN)
 
     def error_of(
         self,

@@ -128,7 +128,8 @@ class Given(BoundRequest):
         super().__init__(replace(bound.request, quantity=quantity), bound.ops, bound.values)
         self.order, self._number, self._of, self._next, self._outer = bound.order, number, of, 0, bound
 
-    def _solved(self, motion: DynamicsProblem) -> DynamicsSolution:
+    def solve(self, motion: DynamicsProblem) -> DynamicsSolution:
+        """The solution that is given."""
         return self._solution(motion, None)
 
     def resolve(
@@ -158,7 +159,7 @@ class Given(BoundRequest):
 
     def by_method(self, motion: DynamicsProblem) -> DynamicsSolution:
         """The solution by the request's method, its error estimated."""
-        return super()._solved(motion)
+        return super().solve(motion)
 
 
 def _system(bound: BoundRequest, motion: DynamicsProblem, _: DynamicsSolution | None = None) -> list[Matrix]:

@@ -10,8 +10,8 @@ import pytest
 import delassus as ds
 from delassus.compiler.passes.differentiate import DifferentiableTraceOps, cotangents, tangents
 from delassus.spatial.trace.nodes import Expression
-from internals import TraceOps, interpret_program, make_program
-from tools import error, evaluated, requested
+from internals import TraceOps, make_program
+from tools import error, evaluated, outputs_of, requested
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -104,7 +104,7 @@ def moved(asked, x, dx):
     program = make_program(asked.differentiated("jacobian"), with_rcond=False)
     batch = x[0].shape[:1]
     inputs = np.concatenate([np.reshape(a, (*batch, -1)) for a in x], axis=-1)
-    flat = np.concatenate(interpret_program(program, inputs), axis=-1)
+    flat = outputs_of(program, inputs)
     blocks = iter(np.reshape(flat[:, result.entries], (*batch, *result.shape)) for result in program.results)
     for result in asked.outputs:
         change = 0.0
@@ -170,7 +170,7 @@ def test_derivatives_by_some_arguments(what, root, options):
 
     def run(modes, *inputs):
         program = make_program(asked.differentiated(*modes, by=by), with_rcond=False)
-        flat = np.concatenate(interpret_program(program, np.concatenate(inputs, axis=1)), axis=1)
+        flat = outputs_of(program, np.concatenate(inputs, axis=1))
         return np.concatenate([flat[:, list(result.entries)] for result in program.results], axis=1)
 
     products = [run(("vjp", "jvp"), x, bars, y) for y in (along, others)]
@@ -181,7 +181,7 @@ def test_derivatives_by_some_arguments(what, root, options):
     assert error(one, other) < 1e-11
     slopes = run(("jacobian",), x).reshape(4, -1)
     every = make_program(asked.differentiated("jacobian"), with_rcond=False)
-    flat = np.concatenate(interpret_program(every, x), axis=1)
+    flat = outputs_of(every, x)
     kept = [r for r in every.results if r.name.rpartition("_d")[2] in by]
     assert error(slopes, np.concatenate([flat[:, list(r.entries)] for r in kept], axis=1)) < 1e-12
 

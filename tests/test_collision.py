@@ -24,7 +24,7 @@ from delassus.contact import (
     frames_of,
 )
 from internals import world_poses
-from tools import random_rotation, tree_of_urdf
+from tools import extent, random_rotation, tree_of_urdf
 
 ROUND_OFF = 1e-12
 """Closed formulas on lengths of order one."""
@@ -84,23 +84,6 @@ def signed_distance(shape, x):
     return (planes[:, :3] @ x + planes[:, 3]).max()
 
 
-def support(shape, d):
-    """Furthest extent of a shape along directions (..., 3) in its frame, from all of its points."""
-    d = np.asarray(d)
-    match shape:
-        case Sphere():
-            return shape.radius * np.ones(d.shape[:-1])
-        case Capsule():
-            return shape.radius + shape.length / 2 * np.abs(d[..., 2])
-        case Box():
-            return np.abs(d) @ np.array([shape.x, shape.y, shape.z]) / 2
-        case Cylinder():
-            return shape.radius * np.hypot(d[..., 0], d[..., 1]) + shape.length / 2 * np.abs(d[..., 2])
-        case Ellipsoid():
-            return np.linalg.norm(d * [shape.x, shape.y, shape.z], axis=-1)
-    return (d @ shape.vertices.T).max(axis=-1)
-
-
 def check_surfaces(contacts, bodies, tolerance):
     """Half a depth either way along the normal of each contact lie the surfaces of its two bodies.
 
@@ -125,8 +108,8 @@ def test_shapes_on_half_spaces(name):
     for _ in range(40):
         R_plane, p_plane = random_rotation(local), local.normal(size=3)
         R, n = random_rotation(local), R_plane[:, 2]
-        height = local.uniform(-0.5, 0.2) * support(shape, -R.T @ n)
-        p = p_plane + n * (height + support(shape, -R.T @ n)) + R_plane[:, :2] @ local.normal(size=2)
+        height = local.uniform(-0.5, 0.2) * extent(shape, -R.T @ n)
+        p = p_plane + n * (height + extent(shape, -R.T @ n)) + R_plane[:, :2] @ local.normal(size=2)
         on_body, on_world = Collider("body", shape), Collider("world", HalfSpace(), p_plane, R_plane)
         found = []
         for colliders in ([on_body, on_world], [on_world, on_body]):
@@ -257,7 +240,7 @@ def test_patches_do_not_come_and_go(tilt):
             R = about(2, angle) @ about(1, tilt) @ lying
             detector, places = CollisionDetector(two_bodies(Box(2, 2, 1), shape)), []
             for gap in (-1e-9, 0.0, 1e-9, 1e-6, 1e-4):
-                place = W @ np.array([x + aside, y, 0.5 + support(shape, -R[2]) + gap]) + shift
+                place = W @ np.array([x + aside, y, 0.5 + extent(shape, -R[2]) + gap]) + shift
                 contacts = detector.contacts([pose(W, shift), pose(W @ R, place)], 2e-3)
                 places.append((contacts.points - shift) @ W)
                 if not aside:
@@ -489,7 +472,7 @@ def ball_and_box(shape):
     """Centre and half edges of the box around a shape in its frame, and the radius of the ball about that centre."""
     if isinstance(shape, HalfSpace):
         return np.zeros(3), np.zeros(3), 0.0
-    low, high = -support(shape, -np.eye(3)), support(shape, np.eye(3))
+    low, high = -extent(shape, -np.eye(3)), extent(shape, np.eye(3))
     centre, half = (low + high) / 2, (high - low) / 2
     match shape:
         case Box():
@@ -712,17 +695,6 @@ def test_what_is_free_meets_what_its_own_file_fixes_to_the_world():
     links = "".join(f'<link name="{name}">{mass}</link>' for name in ("table", "cup"))
     tree = tree_of(f'<robot name="r">{links}{joint}</robot>', "fixed")
     assert len(named_pairs(Scene(tree, [Collider("table", Sphere(1)), Collider("cup", Sphere(1))]))) == 1
-
-
-@pytest.mark.parametrize(("rule", "law"), [
-    ("geometric-mean", lambda a, b: np.sqrt(a * b)), ("max", max),
-    ("harmonic-mean", lambda a, b: 2 * a * b / (a + b) if a + b else 0.0),
-])  # fmt: skip
-def test_friction_of_two_colliders_follows_the_rule(rule, law):
-    for a, b in ((0.0, 0.0), (0.0, 0.8), (0.3, 0.0), (0.2, 0.8), (1.5, 0.5)):
-        scene = Scene(FREE, [Collider("body", Sphere(0.1), friction=a), Collider("world", HalfSpace(), friction=b)],
-                      friction_rule=rule)  # fmt: skip
-        assert CollisionDetector(scene).contacts([pose(np.eye(3), np.zeros(3))]).friction == pytest.approx([law(a, b)])
 
 
 def test_ignored_pairs():

@@ -552,13 +552,6 @@ def test_kernels_of_random_trees_go_as_scenes_do(seed):
 
 
 @pytest.mark.slow
-def test_kernels_of_two_bodies_go_as_scenes_do():
-    """A cube that falls on a ball, both of which turn, slide and roll on."""
-    sim = pile(1, 2, tolerance=1e-10)
-    assert go_alike(sim, 100, ALIKE) > 1e-5
-
-
-@pytest.mark.slow
 def test_kernels_with_loops_go_as_scenes_do():
     """A chain whose last link is held rests on a ball in its middle."""
     tree, q0 = ds.mechanisms.chain(6), np.random.default_rng(1).uniform(-0.6, 0.6, 6)

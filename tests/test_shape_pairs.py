@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, CollisionDetector, Cylinder, Ellipsoid, Mesh, Sphere
 from internals import TraceOps, constraints, interpret_trace
-from tools import evaluated, interpreted, random_rotation, requested
+from tools import evaluated, extent, interpreted, random_rotation, requested
 
 SAME = 1e-8
 """Of depths, over the size of both shapes: four times the worst of 40,000 poses (2e-9, parallel capsules)."""
@@ -92,22 +92,6 @@ def radius_of(shape):
         case Ellipsoid():
             return max(shape.x, shape.y, shape.z)
     return np.linalg.norm(shape.vertices, axis=1).max()
-
-
-def extent(shape, d):
-    """How far a shape reaches along directions (..., 3) in its frame."""
-    match shape:
-        case Sphere():
-            return shape.radius * np.ones(d.shape[:-1])
-        case Capsule():
-            return shape.radius + shape.length / 2 * np.abs(d[..., 2])
-        case Box():
-            return np.abs(d) @ np.array([shape.x, shape.y, shape.z]) / 2
-        case Cylinder():
-            return shape.radius * np.hypot(d[..., 0], d[..., 1]) + shape.length / 2 * np.abs(d[..., 2])
-        case Ellipsoid():
-            return np.linalg.norm(d * [shape.x, shape.y, shape.z], axis=-1)
-    return (d @ shape.vertices.T).max(axis=-1)
 
 
 def overlap(a, A, b, B, n):

@@ -19,7 +19,8 @@ from delassus.contact import (
     ground_below,
 )
 from delassus.errors import ConfigurationError
-from tools import random_rotation
+from internals import matrix_to_quaternion
+from tools import extent, random_rotation
 
 pytest.importorskip("scipy")
 
@@ -66,17 +67,6 @@ def stairs(n, rise=0.15, tread=0.3, width=2.0):
     return Mesh(vertices, triangles, convex=False)
 
 
-def quaternion(R):
-    """Unit quaternion [x y z w] of a rotation."""
-    w, v = np.linalg.eigh(np.array([
-        [R[0, 0] - R[1, 1] - R[2, 2], R[0, 1] + R[1, 0], R[0, 2] + R[2, 0], R[2, 1] - R[1, 2]],
-        [0, R[1, 1] - R[0, 0] - R[2, 2], R[1, 2] + R[2, 1], R[0, 2] - R[2, 0]],
-        [0, 0, R[2, 2] - R[0, 0] - R[1, 1], R[1, 0] - R[0, 1]],
-        [0, 0, 0, np.trace(R)],
-    ]), UPLO="U")  # fmt: skip
-    return v[:, np.argmax(w)]
-
-
 def simulator(ground, name, place, R, v, W, friction, dt=1e-3):
     """A body at ``place`` and turned by ``R``, as seen from ground that is itself turned by ``W``, as gravity is."""
     shape, own = SHAPES[name]
@@ -85,26 +75,14 @@ def simulator(ground, name, place, R, v, W, friction, dt=1e-3):
         Collider("world", ground, rotation=W, friction=friction),
     ]
     scene = Scene(BODY, colliders, gravity=W @ [0, 0, -GRAVITY])
-    q = np.concatenate([W @ place, quaternion(W @ R)])
+    q = np.concatenate([W @ place, matrix_to_quaternion(W @ R)])
     return ds.Simulator(scene, q0=q, v0=v, dt=dt, tolerance=1e-10)
 
 
 def lowest(name, R=None):
     """Height of a body's centre, turned by ``R``, when it touches a floor."""
     shape, own = SHAPES[name]
-    down = -((np.eye(3) if R is None else R) @ own)[2]
-    match shape:
-        case Sphere():
-            return shape.radius
-        case Capsule():
-            return shape.radius + shape.length / 2 * abs(down[2])
-        case Cylinder():
-            return shape.radius * np.hypot(*down[:2]) + shape.length / 2 * abs(down[2])
-        case Box():
-            return np.abs(down) @ (shape.x, shape.y, shape.z) / 2
-        case Ellipsoid():
-            return np.linalg.norm(down * [shape.x, shape.y, shape.z])
-    return (shape.vertices @ down).max()
+    return extent(shape, -((np.eye(3) if R is None else R) @ own)[2])
 
 
 @pytest.mark.turns(2)
@@ -445,7 +423,7 @@ def test_bodies_with_notches_pile_up():
     scene = Scene({f"b{k}": BODY for k in range(n)}, [*bodies, Collider("world", HalfSpace(), friction=0.4)])
     q = scene.neutral().reshape(n, 7)
     q[:, :2], q[:, 2] = local.uniform(-0.05, 0.05, (n, 2)), 0.25 + 0.45 * np.arange(n)
-    q[:, 3:] = [quaternion(random_rotation(local)) for _ in range(n)]
+    q[:, 3:] = [matrix_to_quaternion(random_rotation(local)) for _ in range(n)]
     steps, before = ds.Simulator(scene, q0=q.ravel(), dt=1e-3), np.inf
     for _ in range(5000):  # when depends on round-off: how they tumble is chaotic
         steps.step()

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 import delassus as ds
+from delassus.contact import Box, Capsule, Cylinder, Ellipsoid, Sphere
 from delassus_studies.count_ops import DenseRigidInertia, DenseTransform
 from internals import (
     DYNAMICS,
@@ -144,6 +145,22 @@ def traced(tree, constraints, what, dtype="", **options):
 def direct(tree, what, states, constraints=(), method="auto", derivative="", **options):
     """Results by name of a quantity, or of its derivative, as the direct functions compute them."""
     return bind(tree, constraints, find_quantity(what), states, method, derivative, **options).run()
+
+
+def extent(shape, d):
+    """How far a shape reaches along directions (..., 3) in its frame."""
+    match shape:
+        case Sphere():
+            return shape.radius * np.ones(d.shape[:-1])
+        case Capsule():
+            return shape.radius + shape.length / 2 * np.abs(d[..., 2])
+        case Box():
+            return np.abs(d) @ np.array([shape.x, shape.y, shape.z]) / 2
+        case Cylinder():
+            return shape.radius * np.hypot(d[..., 0], d[..., 1]) + shape.length / 2 * np.abs(d[..., 2])
+        case Ellipsoid():
+            return np.linalg.norm(d * [shape.x, shape.y, shape.z], axis=-1)
+    return (d @ shape.vertices.T).max(axis=-1)
 
 
 def interpreted(asked, values):

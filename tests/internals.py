@@ -25,8 +25,7 @@ from delassus.compiler.machine import ptx as ptx_module
 from delassus.compiler.machine.cpu import Host, ObjectCode, host, object_code
 from delassus.compiler.passes import simplify as passes
 from delassus.compiler.passes.schedule import overlap, reorder, schedule
-from delassus.compiler.passes.simplify import optimise
-from delassus.compiler.passes.values import without_calls
+from delassus.compiler.passes.simplify import optimise, without_calls
 from delassus.compiler.program.program import Argument, Program, Result, interpret_program
 from delassus.compiler.targets.c import module as c
 from delassus.compiler.targets.c.module import c_source, write_c

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.passes.scans import reachable
-from delassus.compiler.passes.values import meetings, values, without_calls
+from delassus.compiler.passes.simplify import without_calls
+from delassus.compiler.passes.values import meetings, values
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.nodes import Expression
 from delassus.spatial.trace.operations import Op

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from delassus.compiler.passes.rebuild import ABSORB, FOLD, NO_RULE, SHARE, Built, Flags, Indices
-from delassus.compiler.passes.scans import NO_FLAGS, NONE, REWRITE, nodes_of, reachable, run
+from delassus.compiler.passes.scans import NO_FLAGS, NONE, REWRITE, SPREAD, nodes_of, reachable, run
 from delassus.compiler.passes.schedule import reorder, schedule
 from delassus.spatial.trace.graph import Graph
 from delassus.spatial.trace.operations import Op
@@ -127,3 +127,41 @@ def optimise(graph: Graph, ordered: bool = False) -> Graph:
         if apply is not schedule or not ordered:
             graph = apply(graph)
     return graph
+
+
+def without_calls(graph: Graph) -> tuple[Graph, Indices]:
+    """The graph with what is called made for each row of operands, and the place of each node in it."""
+    n, columns, parts = len(graph), np.stack([graph.op, graph.a, graph.b, graph.c]), list[Indices]()
+    place, column = np.full(n + 1, -1), np.full(n + 1, -1)  # the last entries stand for "no operand"
+    if not graph.calls:
+        return graph, np.arange(n)
+    is_final, varies = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    is_final[[node for calls in graph.calls for row in calls.final for node in row]] = True
+    starts = [0, *(int(np.min(calls.final)) for calls in graph.calls)]
+    size = 0
+    for start, end, calls in zip(starts, [*starts[1:], n], [*graph.calls, None], strict=True):
+        kept = start + np.flatnonzero(~is_final[start:end])
+        place[kept] = np.arange(size, size + len(kept))
+        size += len(kept)
+        made = columns[:, kept]
+        is_operation = made[0] >= Op.ADD
+        made[1:, is_operation] = place[made[1:, is_operation]]
+        parts.append(np.vstack([made, kept]))
+        if calls is None:
+            continue
+        first = int(np.min(calls.given))
+        varies[first:end] = False
+        varies[calls.given] = True
+        run(SPREAD, nodes_of(graph), first, end, flags=varies)
+        body = first + np.flatnonzero(varies[first:end] & (graph.op[first:end] >= Op.ADD))
+        own = size + np.arange(len(calls.operands) * len(body)).reshape(len(calls.operands), -1)
+        size += own.size
+        places = np.hstack([place[np.array(calls.operands)], own])  # of each row those of what varies in it
+        varying = np.append(calls.given, body)
+        column[varying] = np.arange(len(varying))
+        operands = [np.where(column[x] >= 0, places[:, column[x]], place[x]).ravel() for x in columns[1:, body]]
+        parts.append(np.vstack([np.tile(graph.op[body], len(own)), *operands, np.tile(body, len(own))]))
+        place[np.array(calls.final)] = places[:, column[calls.results]]
+        column[varying] = -1
+    op, a, b, c, origin = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    return Graph(op, a, b, c, graph.value[origin], tuple(place[group] for group in graph.outputs)), place

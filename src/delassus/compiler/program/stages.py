@@ -253,7 +253,8 @@ class _Cut:
         operands = self._new[np.where(is_own, (graph.a[nodes], graph.b[nodes], graph.c[nodes]), -1)]
         operands[0, at] = inputs
         op[at] = Op.INPUT
-        made = Graph(op[kept], *np.compress(kept, operands, axis=1), graph.value[nodes[kept]], (self._new[roots],))
+        a, b, c = np.compress(kept, operands, axis=1)
+        made = Graph(op[kept], a, b, c, graph.value[nodes[kept]], (self._new[roots],))
         return self._optimise(made, n_given is not None), outside
 
 

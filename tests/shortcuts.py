@@ -10,7 +10,7 @@ accuracy/closed_loops.py
   test_closed_loops.py::test_rows_are_dependent_where_loops_are_closed_or_everywhere
     closed is not None and closed[0] < closed[1] → closed is not None and closed[0] <= closed[1]
     (closed is not None and closed[0] < closed[1]) or· →
-    ·or _are_always_dependent(asked) →
+    ·or are_always_dependent(tree, constraints) →
 accuracy/pivots.py
   test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows
     (rows.start <= graph.a) → (rows.start < graph.a)

@@ -187,6 +187,8 @@ def calls_in_passes(ops, x):
         rows = ops.map(lambda row: [row @ ops.transpose(row), row @ A], each)
         (y,) = ops.repeat(9, [early[1] * values[1]], halved)
         sizes = [ops.entries(size)[0][0] * early[3] for size, _ in rows]
+        also_after = ops.map(lambda a: [a @ ops.transpose(a)], [[ops.matrix([[early[k], x[k]]])] for k in range(4)])
+        y = y + sum(ops.entries(made)[0][0] for (made,) in also_after)
         return [*sizes, y, *(z for _, row in rows[1:] for z in ops.entries(row)[0][:7]), *values[58:]], 1.0
 
     start = [0.1 * k + x[k % N] for k in range(64)]

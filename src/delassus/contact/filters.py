@@ -172,17 +172,15 @@ def materials_of_pairs(
         elif x.condim == y.condim > 1:  # colliders have what it has
             continue
         else:
-            lengths = radius_of(number, x.torsional, y.torsional), radius_of(number, x.rolling, y.rolling)
-            sliding, condim = float(friction_of(number, x.friction, y.friction)), max(x.condim, y.condim)
-            wanted = GeomSurface(sliding, float(lengths[0]), float(lengths[1]), condim, x.priority).alone
-        by_rule = _by_rule(number, own[a], own[b])
-        different = {name: u for name, u, v in zip(PAIR_MATERIAL, wanted, by_rule, strict=True) if u != v}
+            wanted = GeomSurface(*by_rule(number, x, y), max(x.condim, y.condim), x.priority).alone
+        usual = by_rule(number, own[a], own[b])
+        different = {name: u for name, u, v in zip(PAIR_MATERIAL, wanted, usual, strict=True) if u != v}
         if different:
             out[a, b] = different
     return out
 
 
-def _by_rule(rule: int, a: Collider, b: Collider) -> tuple[float, float, float]:
+def by_rule(rule: int, a: Collider | GeomSurface, b: Collider | GeomSurface) -> tuple[float, float, float]:
     """Friction, torsional and rolling length that a rule makes of two colliders."""
     lengths = radius_of(rule, a.torsional, b.torsional), radius_of(rule, a.rolling, b.rolling)
     return float(friction_of(rule, a.friction, b.friction)), float(lengths[0]), float(lengths[1])

@@ -12,15 +12,7 @@ from delassus.constraints import Constraint, Frame, check_constraints
 from delassus.constraints.contact import Contact, Ground, contacts_of, ground_name
 from delassus.constraints.shapes.nearest_points import PAIRS, n_touches
 from delassus.contact.collision.meshes import hull_of
-from delassus.contact.filters import (
-    PAIR_MATERIAL,
-    Solids,
-    friction_of,
-    may_collide,
-    pair_numbers,
-    radius_of,
-    rule_number,
-)
+from delassus.contact.filters import PAIR_MATERIAL, Solids, by_rule, may_collide, pair_numbers, rule_number
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import check_list
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Mesh, Shape
@@ -92,12 +84,8 @@ def _contact(rule: int, own: Array, a: Collider, shape: Shape, b: Collider, othe
     if ground is None or isinstance(shape, HalfSpace) or is_surface or a.surface_velocity.any():
         came = f"{type(a.shape).__name__} {a.name!r} and {type(b.shape).__name__} {b.name!r}"
         raise ConfigurationError("scene of a contact step", TOUCHING, came, "Approximate one, or ignore the pair.")
-    by_rule = (
-        friction_of(rule, a.friction, b.friction),
-        radius_of(rule, a.torsional, b.torsional),
-        radius_of(rule, a.rolling, b.rolling),
-    )
-    material = {name: float(x if y < 0.0 else y) for name, x, y in zip(PAIR_MATERIAL, by_rule, own, strict=True)}
+    usual = by_rule(rule, a, b)
+    material = {name: float(x if y < 0.0 else y) for name, x, y in zip(PAIR_MATERIAL, usual, own, strict=True)}
     return Contact(
         _frame(a), shape, ground,
         restitution=float(np.sqrt(a.restitution * b.restitution)), surface_velocity=b.surface_velocity, **material,

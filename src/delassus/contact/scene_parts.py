@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,14 +56,8 @@ MOST_MOVES = 100
 TOUCHING = 1e-8
 """Gap at which it stands, over the size of its colliders."""
 
-
-class Described(NamedTuple):
-    """Tree of a robot, its colliders, pairs that never collide, and materials of pairs."""
-
-    tree: Tree
-    colliders: tuple[Collider, ...]
-    ignored: tuple[tuple[str, str], ...]
-    materials: dict[tuple[str, str], dict[str, float]]
+Described = tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...], dict[tuple[str, str], dict[str, float]]]
+"""Tree of a robot, its colliders, pairs that never collide, and materials of pairs."""
 
 
 def described(
@@ -87,13 +81,11 @@ def described(
     colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, with_moved)
     if not is_urdf:
         ignored = load_ignored(robot)
-        return Described(
-            tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
-        )
+        return tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
     named = load_ignored(srdf, tree=tree) if srdf is not None else ()
     free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
     ignored = (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
-    return Described(tree, colliders, ignored, {})
+    return tree, colliders, ignored, {}
 
 
 def with_moved_bodies(tree: Tree) -> tuple[Tree, tuple[str, ...]]:

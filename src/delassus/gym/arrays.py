@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,49 +122,25 @@ def mask_of(arrays: ArrayLibrary, mask: Any, n: int) -> NDArray[np.bool_]:
     return found
 
 
-class ArrayLibrary(Protocol):
-    """A library of arrays on a device, with functions ``xp`` that all libraries share: ``where``, ``exp``, ``hstack``.
+class ArrayLibrary:
+    """A library of arrays on a device, NumPy here: ``xp`` has functions that all share, ``where``, ``exp``, ``hstack``.
 
     ``waits``: whether numbers can be asked for at no cost. On a GPU the processor would wait for them.
     """
 
-    waits: bool
+    waits = True
 
     @property
     def xp(self) -> Any:
-        """Functions of arrays."""
-
-    def zeros(self, shape: tuple[int, ...], kind: str = "float32") -> Any:
-        """Array of a type."""
-
-    def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
-        """Array of whole numbers, int64."""
-
-    def array(self, x: Any) -> Any:
-        """Array of float32."""
-
-    def copy(self, x: Any) -> Any:
-        """Array of its own."""
-
-    def host(self, x: Any) -> NDArray[Any]:
-        """NumPy array with these numbers; waits for the device."""
-
-    def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
-        """Array of this shape, or an error."""
-
-
-class OfNumPy:
-    """Arrays of NumPy."""
-
-    xp: Any = np
-    waits = True
+        """Functions of arrays: a property, because instances with a module as attribute cannot be pickled."""
+        return np
 
     def zeros(self, shape: tuple[int, ...], kind: str = "float32") -> Any:
         """Array of a type."""
         return np.zeros(shape, kind)
 
     def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
-        """Array of whole numbers."""
+        """Array of whole numbers, int64."""
         return np.array(x, np.int64)
 
     def array(self, x: Any) -> Any:
@@ -176,7 +152,7 @@ class OfNumPy:
         return x.copy()
 
     def host(self, x: Any) -> NDArray[Any]:
-        """The array itself."""
+        """NumPy array with these numbers; waits for the device."""
         return np.asarray(x)
 
     def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
@@ -184,7 +160,7 @@ class OfNumPy:
         return finite_array(given, shape, "actions", "Numbers between −1 and 1 for each world.")
 
 
-class OfPyTorch:
+class OfPyTorch(ArrayLibrary):
     """Tensors of PyTorch on one device, such as ``"cuda"`` or ``"cuda:1"``."""
 
     waits = False
@@ -202,7 +178,7 @@ class OfPyTorch:
 
     @property
     def xp(self) -> Any:
-        """The module torch: a property, because instances with a module as attribute cannot be pickled."""
+        """The module torch."""
         import torch
 
         return torch
@@ -212,8 +188,8 @@ class OfPyTorch:
         return self.xp.zeros(shape, dtype=getattr(self.xp, kind), device=self._device)
 
     def whole(self, x: Sequence[int] | NDArray[np.int64]) -> Any:
-        """Tensor of whole numbers."""
-        if isinstance(x, range):  # made on the device: no copy
+        """Tensor of whole numbers; those of a range are made on the device, without a copy."""
+        if isinstance(x, range):
             return self.xp.arange(x.start, x.stop, x.step, device=self._device)
         return self.xp.as_tensor(np.array(x, np.int64), device=self._device)
 
@@ -232,7 +208,7 @@ class OfPyTorch:
     def actions(self, given: Any, shape: tuple[int, ...]) -> Any:
         """Tensor of this shape, or an error; that numbers are finite is checked of what is not on the device yet."""
         if not isinstance(given, self.xp.Tensor):
-            return self.array(OfNumPy().actions(given, shape))
+            return self.array(super().actions(given, shape))
         if tuple(given.shape) != shape:
             raise ConfigurationError("actions", f"shape {shape}", f"shape {tuple(given.shape)}", "One row a world.")
         return given.to(self._device, self.xp.float32)
@@ -247,4 +223,4 @@ def check_device(device: Any) -> str:
 
 def arrays_of(device: Any) -> ArrayLibrary:
     """Arrays on a device."""
-    return OfNumPy() if check_device(device) == "cpu" else OfPyTorch(device)
+    return ArrayLibrary() if check_device(device) == "cpu" else OfPyTorch(device)

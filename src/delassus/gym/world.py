@@ -11,9 +11,10 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, shown
-from delassus.gym.pictures import Pictures, check_size
+from delassus.gym.pictures import Pictures, pictures_of
 from delassus.gym.worlds import RENDER_MODES, Floats, Worlds, target_of
 from delassus.model.check import check_choice, check_whole, finite_array
+from delassus.pictures.video import check_size
 
 
 class World(Env[Floats, Floats]):
@@ -94,8 +95,8 @@ class World(Env[Floats, Floats]):
         """Picture (height, width, 3) of the state, the camera going with the robot; None without a render mode."""
         if self.render_mode is None:
             return None
-        self._pictures = self._pictures or Pictures(self.worlds.scene(), self._size)
-        return self._pictures.of(self.worlds.q[0].astype(float))
+        self._pictures = self._pictures or pictures_of(self.worlds.scene(), self._size)
+        return self._pictures(self.worlds.q[0].astype(float))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_pictures": None}

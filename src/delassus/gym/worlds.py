@@ -36,13 +36,9 @@ from delassus.gym.arrays import (
     seeds_of,
     uniform,
 )
-from delassus.gym.pictures import Pictures, check_size
-from delassus.model.check import (
-    MOST_STATES,
-    check_choice,
-    check_number,
-    check_whole,
-)
+from delassus.gym.pictures import Pictures, pictures_of
+from delassus.model.check import MOST_STATES, check_choice, check_number, check_whole
+from delassus.pictures.video import check_size
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int64]
@@ -448,8 +444,8 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
         if self.render_mode is None:
             return None
         self._check_begun("render")
-        self._pictures = self._pictures or Pictures(self.scene(), self._size)
-        return tuple(map(self._pictures.of, self.arrays.host(self.q).astype(float)))
+        self._pictures = self._pictures or pictures_of(self.scene(), self._size)
+        return tuple(map(self._pictures, self.arrays.host(self.q).astype(float)))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Value of an attribute, or result of a method, for each world, as in `gymnasium.vector.SyncVectorEnv`.

@@ -49,6 +49,16 @@ def check_video(path: Path) -> None:
     require("imageio_ffmpeg" if path.suffix.lower() == ".mp4" else "PIL", "video", f"videos ({path.suffix})")
 
 
+def check_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Return a width and a height in pixels; or `ConfigurationError`."""
+    several = check_list("size", size, "a width and a height", SIZES)
+    if len(several) != 2:
+        raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
+    sides = zip(("width", "height"), several, strict=True)
+    width, height = (check_whole(name, n, SIZES, least=16, most=4096) for name, n in sides)
+    return width, height
+
+
 def write_video(
     recording: Recording, path: str | Path, *, fps: int = 25, size: tuple[int, int] = (640, 360), speed: float = 1.0
 ) -> Path:
@@ -94,11 +104,9 @@ def write_video(
     path = check_path("path", path)
     check_video(path)
     check_whole("fps", fps, "25 is usual.", least=1, most=100)
-    size = check_list("size", size, "a width and a height", SIZES)
-    if len(size) != 2:
-        raise ConfigurationError("size", "a width and a height", shown(size), SIZES)
+    size = check_size(size)
     for name, n in zip(("width", "height"), size, strict=True):
-        if check_whole(name, n, SIZES, least=16, most=4096) % 2:
+        if n % 2:
             raise ConfigurationError(name, "an even number", shown(n), SIZES)
     pictures = _pictures(recording, fps, size, check_number("speed", speed, "1 is as fast as it was."))
     with written(path, "video") as part:

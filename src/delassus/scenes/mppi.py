@@ -37,7 +37,7 @@ from delassus.model.check import check_whole
 from delassus.model.tree import WORLD
 from delassus.scenes.quadruped import FOOT_RADIUS, FRICTION, TRUNK, generic_quadruped, go1, on_floor
 from delassus.scenes.ready import ReadyScene
-from delassus.scenes.trot import LEGS, PAIRS, Legs
+from delassus.scenes.trot import LEGS, PAIRS, leg_angles, rod_of
 from delassus.spatial.rotations import Array
 
 SAMPLES = 1024
@@ -152,7 +152,7 @@ class MPPI:
             limits=False, sweeps=20, tolerance=1e-3, wait=False,
         )  # fmt: skip
         self._places = compile(tree, (), "kinematics", frames=feet, wait=False)
-        self._legs, self._limit, self._samples = Legs(tree), tree.effort_limit[6:], samples
+        self._rod, self._limit, self._samples = rod_of(tree), tree.effort_limit[6:], samples
         self._gains: dict[str, Any] = {
             name: np.full(tree.nv, x, np.float32) for name, x in (("kp", STIFFNESS), ("kd", DAMPING))
         }
@@ -235,7 +235,7 @@ class MPPI:
         swings, stride = phase < SWING, _speed(time) * PERIOD * (1.0 - SWING)
         ahead = np.where(swings, -0.5 * stride * np.cos(np.pi * swing), stride * (0.5 - stand))
         up = np.where(swings, LIFT * np.sin(np.pi * swing), -PRESS)
-        return self._legs.angles(HEIGHT - up, ahead, 0.0).reshape(HORIZON, 12).astype(np.float32)
+        return leg_angles(self._rod, HEIGHT - up, ahead, 0.0).reshape(HORIZON, 12).astype(np.float32)
 
 
 def _speed(time: float) -> float:
@@ -321,7 +321,7 @@ def mppi(terrain: str = "flat", *, generic: bool = False, samples: int = SAMPLES
     tree = scene.tree
     controller = MPPI(scene, check_whole("samples", samples, "1024 is usual.", least=2))
     q0 = tree.neutral()
-    q0[7:] = np.tile(Legs(tree).angles(HEIGHT, 0.0, 0.0), 4)
+    q0[7:] = np.tile(leg_angles(rod_of(tree), HEIGHT, 0.0, 0.0), 4)
     q0[2] = HEIGHT + FOOT_RADIUS
     told = f"{tree.name} trots ahead by sampling model-predictive control"
     return ReadyScene("mppi", scene, q0, np.zeros(tree.nv), 2e-3, controller, 10.0, told)

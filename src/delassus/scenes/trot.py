@@ -46,20 +46,19 @@ JOINT_DAMPER = 2.0
 """Damping of these joints (N m s/rad)."""
 
 
-class Legs:
-    """Inverse kinematics of legs with thigh and calf of one length (m), that of a robot's `LEGS`."""
+def rod_of(tree: Tree) -> float:
+    """Length (m) of thigh and calf of a robot's `LEGS`, which are one."""
+    places = [p for _, p in world_poses(tree, tree.neutral())]
+    index = {name: i for i, name in enumerate(tree.link_names)}
+    hips, knees = ([places[index[f"{leg}_{part}"]] for leg in LEGS] for part in ("thigh", "calf"))
+    return float(np.linalg.norm(np.array(knees) - np.array(hips), axis=1).mean())
 
-    def __init__(self, tree: Tree) -> None:
-        places = [p for _, p in world_poses(tree, tree.neutral())]
-        index = {name: i for i, name in enumerate(tree.link_names)}
-        hips, knees = ([places[index[f"{leg}_{part}"]] for leg in LEGS] for part in ("thigh", "calf"))
-        self.rod = float(np.linalg.norm(np.array(knees) - np.array(hips), axis=1).mean())
 
-    def angles(self, height: ArrayLike, ahead: ArrayLike, sideways: ArrayLike) -> Array:
-        """Angles (..., 3) of hip, thigh and calf that put a foot below its hip by ``height``, displaced in x and y."""
-        half = np.arccos(np.minimum(np.hypot(height, ahead) / (2.0 * self.rod), 1.0))
-        each = np.broadcast_arrays(np.arctan2(sideways, height), half - np.arctan2(ahead, height), -2.0 * half)
-        return np.stack(each, axis=-1)
+def leg_angles(rod: float, height: ArrayLike, ahead: ArrayLike, sideways: ArrayLike) -> Array:
+    """Angles (..., 3) of hip, thigh and calf that put a foot below its hip by ``height``, displaced in x and y."""
+    half = np.arccos(np.minimum(np.hypot(height, ahead) / (2.0 * rod), 1.0))
+    each = np.broadcast_arrays(np.arctan2(sideways, height), half - np.arctan2(ahead, height), -2.0 * half)
+    return np.stack(each, axis=-1)
 
 
 class Trot:
@@ -71,9 +70,9 @@ class Trot:
         self._bias = compile(tree, (), "bias_force", gravity=gravity, passive="none", wait=False)
         self._places = compile(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS], wait=False)
         self._weight = -total_mass(tree) * gravity
-        self._legs = Legs(tree)
+        self._rod = rod_of(tree)
         self.height = height
-        self.stance = np.tile(self._legs.angles(height, 0.0, 0.0), 4)
+        self.stance = np.tile(leg_angles(self._rod, height, 0.0, 0.0), 4)
 
     def __call__(self, sim: Simulator) -> Array:
         """Joint forces (nv,) at the state of a simulator."""
@@ -105,7 +104,7 @@ class Trot:
                 up = LIFT * np.sin(np.pi * phase)
                 for leg in pair:
                     swinging[leg] = True
-                    targets[leg] = self._legs.angles(self.height - up, ahead, sideways)
+                    targets[leg] = leg_angles(self._rod, self.height - up, ahead, sideways)
         return swinging, targets
 
     def _forces(self, q: Array, v: Array, feet: Array, swinging: list[bool]) -> Array:

@@ -3,8 +3,7 @@
 import typing as _typing
 
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
-from delassus.simulate.derivatives import StepDerivatives, TrajectoryGradient
-from delassus.simulate.matrix import BlockMatrix
+from delassus.simulate.derivatives import BlockMatrix, StepDerivatives, TrajectoryGradient
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.version import renamed as _renamed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +48,10 @@ FORM = {
         **dict.fromkeys(("dt", "resting", "penetration", "correction", "sleep", "tolerance"), float),
         **dict.fromkeys(("n_directions", "seed", "max_iterations"), int),
         "limits": bool,
-        "kp": [float],
-        "kd": [float],
+        "kp": tuple[float, ...],
+        "kd": tuple[float, ...],
     },
-    "state": {"steps": int, "rng": dict, "status": str, "statuses": {str: int}},
+    "state": {"steps": int, "rng": dict, "status": str, "statuses": Mapping[str, int]},
 }
 """Description of a checkpoint, as `storage.read` checks it: two fingerprints, `Simulator.options`, and the state."""
 

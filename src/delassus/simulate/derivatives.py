@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.contact.changes.blocks import SceneChanges
 from delassus.contact.changes.step import PulledStep, SceneStepChanges
 from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
-from delassus.contact.sparse.stepper import BlockSteps
-from delassus.errors import ConfigurationError, shown
+from delassus.errors import ConfigurationError, require, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_list, check_number, finite_array
 from delassus.model.tree import Tree
-from delassus.simulate.controls import ControlRates, Controls
-from delassus.simulate.matrix import BlockMatrix
+from delassus.simulate.controls import ControlRates
 from delassus.simulate.sensors import MovedPose
 from delassus.solvers.results import SolverStatus
 from delassus.spatial.dual_ops import Dual, DualOps
@@ -36,6 +32,63 @@ COLUMNS = 32
 
 EXACT = ("newton", "nsgs", "admm", "interior")
 """Solvers of friction cones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockMatrix(Frozen):
+    """Matrix whose blocks, one for each island of bodies, have rows of their own; all else is zero.
+
+    ``A @ x`` and ``A.T`` cost what the blocks do; `numpy.asarray` makes the whole matrix of it.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    rows, columns : tuples of arrays of int
+        Those of each block.
+    blocks : tuple of arrays
+    """
+
+    shape: tuple[int, int]
+    rows: tuple[Indices, ...]
+    columns: tuple[Indices, ...]
+    blocks: tuple[Array, ...]
+
+    @property
+    def T(self) -> BlockMatrix:
+        """The transpose."""
+        return BlockMatrix(self.shape[::-1], self.columns, self.rows, tuple(b.T for b in self.blocks))
+
+    def __matmul__(self, x: Any) -> Array:
+        """Product with a vector or a matrix."""
+        x = np.asarray(x)
+        out = np.zeros((self.shape[0], *x.shape[1:]))
+        for rows, columns, block in zip(self.rows, self.columns, self.blocks, strict=True):
+            out[rows] += block @ x[columns]
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The whole matrix."""
+        out = np.zeros(self.shape, dtype)
+        for rows, columns, block in zip(self.rows, self.columns, self.blocks, strict=True):
+            out[rows[:, None], columns] = block
+        return out
+
+    def tocsr(self) -> Any:
+        """The matrix as a `scipy.sparse.csr_array`.
+
+        Raises
+        ------
+        MissingDependencyError
+            SciPy, of the extra ``contact``, is not installed.
+        """
+        require("scipy", "contact", "sparse matrices")
+        from scipy.sparse import csr_array
+
+        grids = [np.meshgrid(r, c, indexing="ij") for r, c in zip(self.rows, self.columns, strict=True)]
+        if not grids:
+            return csr_array(self.shape)
+        at = tuple(np.concatenate([grid[k].ravel() for grid in grids]) for k in (0, 1))
+        return csr_array((np.concatenate([b.ravel() for b in self.blocks]), at), shape=self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,15 +168,6 @@ class RecordedStep(NamedTuple):
     moved: Sequence[MovedPose]
     pulled: tuple[Array, Array] | None
 
-    @classmethod
-    def of(
-        cls, scene: SceneChanges, steps: BlockSteps, controls: Controls, asked: AskedParameters,
-        moved: Sequence[MovedPose], pulled: tuple[Array, Array] | None,
-    ) -> RecordedStep:  # fmt: skip
-        """The last of some steps, to be differentiated now or later."""
-        changes = partial(SceneStepChanges, scene, scene.recorded(steps), asked.smoothing, "mass" in asked.sizes)
-        return cls(changes, partial(controls.rates, controls.given), moved, pulled)
-
     @property
     def led(self) -> Indices:
         """Degrees of freedom (6 k,) that end where the user wants them, whatever loops do; none without such loops."""
@@ -170,7 +214,7 @@ def step_derivatives(recorded: RecordedStep, asked: AskedParameters, dofs: Indic
     moves = recorded.pull_moves(*of_scene)
     moves[np.arange(len(led)), number[led]] += 1.0
     every = every._replace(q=of_scene[0][dofs], v=of_scene[1][dofs])
-    of_moves, with_moves, order = list[Indices](), list[Array](), [m.dofs.start for m in recorded.moved]
+    of_moves, with_moves, order = list[Indices](), list[Array](), [own.start for own, *_ in recorded.moved]
     rows, columns = list[Indices](), list[Indices]()
     A, B, given = list[Array](), list[Array](), {name: list[tuple[Indices, Array]]() for name in asked.sizes}
     for blocks, at in zip(islands, places, strict=True):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +187,7 @@ class Recording(Frozen):
         """
         if scene is not None:
             check_scene(scene)
-        arrays, origin = storage.read(path, KIND, LAYOUT, ORIGIN)
+        arrays, origin = storage.read(path, KIND, LAYOUT, get_type_hints(Origin))
         told: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
         recording = cls(**arrays, origin=Origin(**told), scene=scene)
         fault = recording._fault()
@@ -245,21 +245,6 @@ LAYOUT = {
     "contact_impulses": "f8 contacts 3",
 }
 """Arrays of a recording, as `storage.read` checks them."""
-
-ORIGIN = {
-    "link_names": [str],
-    "joint_names": [str],
-    "colliders": [str],
-    "gravity": [float],
-    "fingerprint": str,
-    "dt": float,
-    "every": int,
-    "formulation": str,
-    "solver": str,
-    "seed": int,
-    "statuses": {str: int},
-}
-"""Fields of `Origin`, as `storage.read` checks them."""
 
 ARRAYS = tuple(LAYOUT)
 """Names of the arrays of a recording."""

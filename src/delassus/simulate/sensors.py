@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,25 +41,21 @@ def velocity_between(ops: Ops, q: Sequence[Scalar], pose: Sequence[Scalar], dt: 
     return [x / dt for x in (*slide, *BALL.difference(ops, q[3:], pose[3:]))]
 
 
-class MovedPose(NamedTuple):
-    """Changes (6, 6) of the velocity of a body that the user moves: with its pose before a step, and that wanted."""
+MovedPose = tuple[slice, Array, Array]
+"""Degrees of freedom of a body that the user moves; changes (6, 6) of its velocity with the pose before, and after."""
 
-    dofs: slice
-    by_q: Array
-    by_pose: Array
 
-    @classmethod
-    def of(cls, dofs: slice, q: Array, pose: Array, dt: float) -> MovedPose:
-        """From the pose before the step (7,) and the one after it."""
-        ops, still = DualOps(NUMPY), [list(map(Dual, x.tolist())) for x in (q, pose)]
-        steps: Any = [Dual(0.0, {k: 1.0}) for k in range(6)]
-        found = list[Array]()
-        for which in range(2):
-            ends = list[Any](still)
-            ends[which] = FREE.integrate(ops, ends[which], steps)
-            velocity: Any = velocity_between(ops, ends[0], ends[1], dt)
-            found.append(np.array([[float(x.rate(k)) for k in range(6)] for x in velocity]))
-        return cls(dofs, *found)
+def moved_pose(dofs: slice, q: Array, pose: Array, dt: float) -> MovedPose:
+    """Changes from the pose before the step (7,) and the one after it."""
+    ops, still = DualOps(NUMPY), [list(map(Dual, x.tolist())) for x in (q, pose)]
+    steps: Any = [Dual(0.0, {k: 1.0}) for k in range(6)]
+    found = list[Array]()
+    for which in range(2):
+        ends = list[Any](still)
+        ends[which] = FREE.integrate(ops, ends[which], steps)
+        velocity: Any = velocity_between(ops, ends[0], ends[1], dt)
+        found.append(np.array([[float(x.rate(k)) for k in range(6)] for x in velocity]))
+    return dofs, found[0], found[1]
 
 
 class Sensing(Settable):
@@ -188,7 +184,7 @@ class Sensing(Settable):
         if self._before is None:
             return [], None
         q, ends = self._before[0], self.q
-        return [MovedPose.of(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places], self._pull_rates()
+        return [moved_pose(sv, q[sq], ends[sq], self.dt) for sq, sv in self._places], self._pull_rates()
 
     def _arrive(self) -> None:
         """Put bodies that the user moves where they are wanted, to the last bit."""

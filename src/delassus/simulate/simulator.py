@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from delassus.algorithms.contact.law import CORRECTION, PENETRATION
 from delassus.contact.changes.blocks import SceneChanges
+from delassus.contact.changes.step import SceneStepChanges
 from delassus.contact.contacts import ContactSet
 from delassus.contact.formulate import check_formulation
 from delassus.contact.formulations.impulses import FormulatedImpulses
@@ -301,7 +303,9 @@ class Simulator(Sensing):
 
     def _last_step(self, asked: AskedParameters) -> RecordedStep:
         """What computes the derivatives of the last step, now or later."""
-        return RecordedStep.of(self._changes, self._steps, self._controls, asked, *self._moves())
+        scene, controls = self._changes, self._controls
+        changes = partial(SceneStepChanges, scene, scene.recorded(self._steps), asked.smoothing, "mass" in asked.sizes)
+        return RecordedStep(changes, partial(controls.rates, controls.given), *self._moves())
 
     def gradient(
         self, loss: Loss, controls: ArrayLike, *, parameters: Iterable[str] = (), smoothing: float | None = None

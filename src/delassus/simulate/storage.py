@@ -17,7 +17,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,9 +89,9 @@ def read(
     kind : str
     layout : mapping of str to str
         Type and shape of each array, such as ``"f8 n 3"``: equal letters stand for equal sizes.
-    form : mapping of str to type, list or mapping
-        What the description holds. A list of one type stands for any number of its values, and so does a mapping from
-        `str`; another mapping has just its names.
+    form : mapping of str to type or mapping
+        What the description holds. Tuples and mappings of a type, such as ``Mapping[str, int]``, stand for any number
+        of its values; another mapping has just its names.
 
     Raises
     ------
@@ -127,12 +127,15 @@ def check_form(value: Any, form: Any, name: str) -> None:
     parts: dict[str, tuple[Any, Any]] = {}
     if isinstance(form, type):
         right = type(value) is form
-    elif isinstance(form, list):
+    elif get_origin(form) is tuple:
         right = isinstance(value, list)
-        parts = {f"{name}[{k}]": (item, form[0]) for k, item in enumerate(value)} if right else {}
+        parts = {f"{name}[{k}]": (item, get_args(form)[0]) for k, item in enumerate(value)} if right else {}
+    elif get_origin(form) is Mapping:
+        right = isinstance(value, dict)
+        parts = {f"{name}.{key}": (item, get_args(form)[1]) for key, item in value.items()} if right else {}
     else:
-        right = isinstance(value, dict) and (str in form or value.keys() == form.keys())
-        parts = {f"{name}.{key}": (item, form.get(str, form.get(key))) for key, item in value.items()} if right else {}
+        right = isinstance(value, dict) and value.keys() == form.keys()
+        parts = {f"{name}.{key}": (item, form[key]) for key, item in value.items()} if right else {}
     if not right:
         raise ValueError(f"{shown(name)}: {shown(value)}")
     for part, (item, wanted) in parts.items():

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import re
 import subprocess
+from functools import cache, lru_cache
 
 import casadi as ca
 import numpy as np
@@ -218,6 +219,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@lru_cache(maxsize=len(CASES))
 def program_of(algorithm):
     ops = CallingTraceOps()
     x = ops.vector(N, [0.5, 0.6, 0.7, 0.8])
@@ -229,6 +231,13 @@ def program_of(algorithm):
 
 def states(n=37, dtype=float):
     return np.random.default_rng(0).uniform(0.1, 4.0, (n, N)).astype(dtype)
+
+
+@cache
+def wanted_of(algorithm, dtype="float64"):
+    """What the interpreter makes of the states."""
+    (wanted,) = interpret_program(program_of(algorithm), states(dtype=dtype))
+    return wanted
 
 
 class AtOnce(NumpyOps):
@@ -250,15 +259,12 @@ def by_numpy(algorithm, x):
 
 @pytest.mark.parametrize("algorithm", CASES)
 def test_the_interpreter_does_what_the_algorithm_does_at_once(algorithm):
-    x = states()
-    (found,) = interpret_program(program_of(algorithm), x)
-    np.testing.assert_allclose(found, by_numpy(algorithm, x), rtol=1e-12)
+    np.testing.assert_allclose(wanted_of(algorithm), by_numpy(algorithm, states()), rtol=1e-12)
 
 
 @pytest.mark.parametrize("algorithm", CASES)
 def test_a_state_does_not_depend_on_its_batch_mates(algorithm):
-    x, program = states(), program_of(algorithm)
-    (whole,) = interpret_program(program, x)
+    x, program, whole = states(), program_of(algorithm), wanted_of(algorithm)
     for k in range(0, len(x), 5):
         same(interpret_program(program, x[k : k + 1])[0], whole[k : k + 1])
 
@@ -336,8 +342,7 @@ def test_machine_code(algorithm, lanes, scalar):
     dtype = np.float64 if scalar == "double" else np.float32
     code = loaded(llvm_module(program, scalar, lanes, cpu.vector_registers, cpu.has_fma))
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("batch"))
-    x = states(dtype=dtype)
-    (wanted,) = interpret_program(program, x)
+    x, wanted = states(dtype=dtype), wanted_of(algorithm, np.dtype(dtype).name)
     for n in (lanes, 8, 37):
         found, given = at_a_wall(np.full((n, *wanted.shape[1:]), np.nan, dtype)), at_a_wall(x[:n])
         run(n, given.ctypes.data, found.ctypes.data)
@@ -520,8 +525,8 @@ def test_c(tmp_path, scalar, monkeypatch):
     flags = [*FUSING, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, *map(str, sources), "-lm", "-o", str(library)], check=True, timeout=120)
     loaded = ctypes.CDLL(str(library))
-    for program in programs:
-        (wanted,) = interpret_program(program, x)
+    for algorithm, program in zip(CASES, programs, strict=True):
+        wanted = wanted_of(algorithm, np.dtype(dtype).name)
         found = np.full_like(wanted, np.nan)
         function = getattr(loaded, f"{program.name}_batch")
         function(ctypes.c_size_t(len(x)), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(found.ctypes.data))
@@ -531,8 +536,6 @@ def test_c(tmp_path, scalar, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", CASES[:-1])
 def test_casadi(algorithm):
-    program, x = program_of(algorithm), states()
-    function = casadi_function(program)
-    (wanted,) = interpret_program(program, x)
-    np.testing.assert_allclose(np.array(function(x.T)).T, wanted, rtol=1e-12)
+    function = casadi_function(program_of(algorithm))
+    np.testing.assert_allclose(np.array(function(states().T)).T, wanted_of(algorithm), rtol=1e-12)
     assert isinstance(function, ca.Function)

@@ -28,14 +28,13 @@ from internals import (
     bind,
     configuration_to_mujoco,
     find_quantity,
-    interpret,
     interpret_program,
     make_program,
     request,
     symbolic_request,
     velocity_to_mujoco,
 )
-from programs import HAS_FMA, Runs
+from programs import HAS_FMA, Runs, plain_program
 
 ROUND_OFF = 1e-13
 """One expression written in two ways: a few units in the last place of the largest entry."""
@@ -98,7 +97,8 @@ def evaluated(ops, results, *values, batch=()):
     """Matrices and scalars of a trace as numbers, at these values of all inputs in order, each of a batch of states."""
     tables = [x if hasattr(x, "rows") else ops.matrix([[x]]) for x in results]
     x = np.concatenate([np.reshape(v, (*batch, -1)) for v in values], axis=-1)
-    found = interpret(ops.graph([table.nodes() for table in tables]), x)
+    graph = ops.graph([table.nodes() for table in tables])
+    found = np.split(outputs_of(plain_program(graph, x.shape[-1]), x), np.cumsum([*map(len, graph.outputs)])[:-1], -1)
     return [y.reshape(*batch, *table.shape) for y, table in zip(found, tables, strict=True)]
 
 

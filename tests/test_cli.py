@@ -129,12 +129,6 @@ def test_a_wide_table_is_printed_in_parts() -> None:
     assert all(text.count(name) == 2 for name in names) and text.count("row") == 2
 
 
-def test_info(arm: Path) -> None:
-    out = run("info", str(arm), "--frames")
-    assert "3 moving links, fixed base, nq = 3, nv = 3" in out
-    assert "j2" in out
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", ["80", None])
 def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path: Path) -> None:
@@ -194,18 +188,6 @@ def test_compute_equals_the_library(arm: Path, tmp_path: Path) -> None:
     tree = ds.load(arm)
     expected = ds.delassus(tree, ds.Point(ds.Frame("l3", (0.1, 0, 0.2))), q)
     assert np.allclose(np.load(target), expected, rtol=0, atol=1e-14)
-
-
-def test_compute_prints_the_matrix(arm: Path) -> None:
-    out = run("compute", str(arm), "--root", "floating", "--weld", "l3,l1", "--method", "efpa")
-    assert "6 × 6" in out
-    assert "rank" in out
-
-
-def test_export_writes_c(arm: Path, tmp_path: Path) -> None:
-    out = run("export", str(arm), "--weld", "l3", "--out", str(tmp_path / "c"))
-    assert "operations" in out
-    assert sorted(p.suffix for p in (tmp_path / "c").iterdir()) == [".c", ".h"]
 
 
 @pytest.mark.slow
@@ -279,28 +261,6 @@ def test_help_names_extras(command: list[str]) -> None:
     out = run(*command, "--help")
     assert "needs ." not in out
     assert "needs the extra" in out
-
-
-def test_figures_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from delassus_studies.figures import bar_figure, line_figure
-
-    bars = bar_figure(tmp_path / "bars.png", {"robot": {"efpa": 3.0, "kjr": 4.0}}, "operations")
-    lines = line_figure(
-        tmp_path / "lines.png", {"panel": {"efpa": ((1, 2, 3), (1.0, 4.0, 9.0))}}, "n", "operations", log=True
-    )
-    for path in (bars, lines):
-        assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_reproduce_measures_without_robot_files_and_says_what_is_missing() -> None:
-    from delassus_studies.claims import NOT_MEASURED, Setup
-    from delassus_studies.claims.osim import CLAIMS
-
-    atlas = next(claim for claim in CLAIMS if claim.source == "[r1] IV-E")
-    finding = atlas.check(Setup())
-    assert finding.verdict == NOT_MEASURED
-    assert "atlas_v4.urdf" in finding.reason
 
 
 def test_stem_claim_of_equal_counts_with_one_branch() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -199,14 +197,3 @@ def test_warmup(monkeypatch, caplog):
         for part in ("collision", "steps of Simulator", "solver lemke", "solver pgs", "solver nsgs", "solver admm"):
             assert f"{part}: " in outcome.output
     assert "compiling" not in outcome.stderr + caplog.text
-
-
-@pytest.mark.slow
-def test_as_a_process():
-    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "delassus", "simulate", "quadrupet"],
-        capture_output=True, text=True, timeout=120, check=False, env=environment,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "Did you mean 'quadruped'?" in done.stderr and "Traceback" not in done.stderr

@@ -179,6 +179,7 @@ def test_loops_that_are_open_at_the_start() -> None:
         lambda: Collider("body", Sphere(0.1), friction=-1),
         lambda: Collider("body", Sphere(0.1), restitution=1.1),
         lambda: Collider("body", Sphere(0.1), restitution=np.nan),
+        lambda: Sphere(0.0),
         lambda: Box(1, -1, 1),
         lambda: Mesh(np.eye(4, 3), "abc"),
         lambda: Mesh(np.eye(4, 3), [[0.5, 1, 2]]),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -321,22 +321,6 @@ def _of_number(x: float) -> tuple[float, float]:
     """The same, kept: traces ask for those of the same numbers again and again."""
     made: tuple[float, float] = sincos(Numbers(), x)
     return made
-
-
-def sine_and_cosine(rows: Sequence[NDArray[np.float64]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`sine` and `cosine` that make both at once and keep them; those of ``rows``, of one length, together."""
-    made: dict[int, tuple[Any, ...]] = {}  # by identity, with the arrays themselves
-
-    def both(x: NDArray[np.float64]) -> tuple[Any, ...]:
-        if id(x) not in made:
-            with np.errstate(all="ignore"):
-                made[id(x)] = (*sincos(ArrayOperations(x.dtype), x), x)
-        return made[id(x)]
-
-    if len(rows):
-        every = both(np.stack(rows))
-        made.update((id(x), (sines, cosines, x)) for sines, cosines, x in zip(*every[:2], rows, strict=True))
-    return lambda x: both(x)[0], lambda x: both(x)[1]
 
 
 def sine(x: NDArray[Any]) -> NDArray[Any]:

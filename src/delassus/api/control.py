@@ -17,7 +17,7 @@ from delassus.quantities.declarations.control import CONTROL
 from delassus.quantities.evaluate import held_rows
 from delassus.quantities.keywords import ConstraintArguments, Constraints, Surroundings
 from delassus.quantities.request import AUTO
-from delassus.runtime.calls import DirectCall, evaluated, system_of
+from delassus.runtime.calls import DirectCall, system_of
 from delassus.spatial.rotations import Array
 
 
@@ -193,6 +193,6 @@ def _contradict(bound: DirectCall) -> NDArray[np.bool_] | bool:
     assert tasks is not None, "of control only"
     if tasks == len(held):
         return False
-    found, _ = evaluated(held_rows(bound.request), bound)
+    found, _ = bound.evaluated(held_rows(bound.request))
     with np.errstate(all="ignore"):
         return contradict(system_of(bound.request, bound.values, found, bound.batch, tasks), bound.batch)

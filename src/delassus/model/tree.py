@@ -300,9 +300,8 @@ class Tree(Topology):
                 if more == base
                 else "The last axis holds one state; batches are leading axes.",
             )
-        bad = ~np.isfinite(array)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
+        if not np.isfinite(array).all():
+            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ConfigurationError(
                 argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
             )

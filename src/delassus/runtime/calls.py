@@ -226,7 +226,7 @@ class DirectCall:
         """Put solutions (*batch, m) and ranks (*batch) in the places of those of which the program is not certain."""
         flagged = ~(error <= ERROR_BOUND["float64"])
         if flagged.any():
-            (G, typical), _ = evaluated(replace(self.request, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
+            (G, typical), _ = self.evaluated(replace(self.request, quantity=JUDGED_ROWS, method=AUTO), flagged)
             x = np.broadcast_to(self.values["x"], found[0].shape)[flagged]
             with np.errstate(all="ignore"):
                 found[0][flagged], found[1][flagged] = least_squares(G, typical, x)
@@ -238,7 +238,7 @@ class DirectCall:
             return
         asked = self.request
         if asked.quantity.needs_independent and asked.constraints:
-            (G, typical), _ = evaluated(replace(asked, quantity=JUDGED_ROWS, method=AUTO), self, flagged)
+            (G, typical), _ = self.evaluated(replace(asked, quantity=JUDGED_ROWS, method=AUTO), flagged)
             require_independent(G, typical, np.argwhere(flagged))
         warn_of_errors(asked, error, ERROR_BOUND["float64"])
 
@@ -246,9 +246,22 @@ class DirectCall:
         """What users get: what ``make`` makes of the call and of its outputs, and that has the statuses if any."""
         return make(self, self.solved() if self.kept.quantity.has_status else self.run())
 
-    def system(self) -> System:
-        """What forward dynamics or an impact solves at its states."""
-        return system_at(self)
+    def at(self, where: NDArray[np.bool_]) -> DirectCall:
+        """The call at some of its states, (k,)."""
+        shapes = {a.name: a.shape for a in self.kept.arguments}
+        every = ((name, x, shapes.get(name, x.shape[1:])) for name, x in self.values.items())
+        some = {name: np.broadcast_to(x, (*self.batch, *shape))[where] for name, x, shape in every}
+        return DirectCall(self.kept, some, (int(np.count_nonzero(where)),))
+
+    def evaluated(self, asked: Request, where: NDArray[np.bool_] | None = None) -> Any:
+        """Results of a request of its robot and rows at some of its states, (k, *shape), and estimates of errors."""
+        kept, at = kept_for(asked), self if where is None else self.at(where)
+        return DirectCall(kept, {a.name: at.values[a.name] for a in kept.arguments}, at.batch).computed()
+
+    def system(self, number: int = 0) -> System:
+        """What forward dynamics or an impact solves at its states; the system of that number."""
+        found, _ = self.evaluated(stage(self.request, number, "system"))
+        return system_of(self.request, self.values, found, self.batch)
 
     def solved(self) -> dict[str, Array]:
         """Outputs by name, of states that have a status."""
@@ -278,12 +291,12 @@ class DirectCall:
 
     def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
         """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""
-        asked, n = self.request, int(np.count_nonzero(where))
-        at = DirectCall(self.kept, {name: x[where] for name, x in whole(self).items()}, (n,))
+        asked, at = self.request, self.at(where)
+        (n,) = at.batch
         outputs, every = asked.outputs, list[Resolved]()
         differentiates, names = any(o.is_derivative for o in outputs), [o.name for o in outputs]
         for k in range(number_of_systems(asked)):
-            system = system_at(at, k)
+            system = at.system(k)
             if self.kept.is_dense:
                 qdd, forces, wrong = _by_factors(system, at, k)
             elif names in (_ACCELERATIONS, _VELOCITIES):
@@ -295,7 +308,7 @@ class DirectCall:
                 m = sum(system.sizes)
                 qdd, forces, wrong = np.full((n, asked.tree.nv), np.nan), np.full((n, m), np.nan), np.full(n, np.inf)
             else:
-                (qdd, forces), wrong = evaluated(stage(asked, k, "solution"), at)
+                (qdd, forces), wrong = at.evaluated(stage(asked, k, "solution"))
             iterated = self._iterated(system, at, k, qdd, forces)
             others = [partial(_accurate, at, k)]
             if not all(asked.options.soft):  # another order of elimination errs at other states, and takes little
@@ -307,7 +320,7 @@ class DirectCall:
                 at.values[DEPENDENCES[k]] = np.zeros((n, 1 + 3 * m * m + m)) if dependent is None else dependent
         if names == _ACCELERATIONS:
             return (every[0].qdd, every[0].forces), every[0]
-        results, wrong = evaluated(stage(asked, len(every)), at)
+        results, wrong = at.evaluated(stage(asked, len(every)))
         results = results if isinstance(results, list) else [results]
         status = worst([x.status for x in every]) if every else np.full(n, DynamicsStatus.SOLVED, dtype=object)
         status[~are_finite(results, (n,))] = DynamicsStatus.FAILED
@@ -328,7 +341,7 @@ class DirectCall:
         asked = self.request
         if asked.method not in ITERATIVE or not system.sizes:
             return None
-        (tau, b, *fewer), _ = evaluated(stage(asked, k, "iterations"), at)
+        (tau, b, *fewer), _ = at.evaluated(stage(asked, k, "iterations"))
         by_joints = (np.swapaxes(system.caused, -1, -2) @ tau[..., None])[..., 0]
         asked_for = system.G, system.deficit, system.gamma, by_joints
         iterated = iterations_of(*asked_for, b, self.tolerance, self.max_iterations)
@@ -343,10 +356,9 @@ class DirectCall:
 def _dense(at: DirectCall, number: int, where: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
     """Solutions of one of the systems of a request at some states by the dense saddle point, and their errors."""
     if is_long(at.request):
-        values = {name: x[where] for name, x in at.values.items()}
-        some = DirectCall(at.kept, values, (int(np.count_nonzero(where)),))
-        return _by_factors(system_at(some, number), some, number)
-    (qdd, forces), error = evaluated(stage(replace(at.request, method="kkt"), number, "solution"), at, where)
+        some = at.at(where)
+        return _by_factors(some.system(number), some, number)
+    (qdd, forces), error = at.evaluated(stage(replace(at.request, method="kkt"), number, "solution"), where)
     return qdd, forces, error
 
 
@@ -365,7 +377,7 @@ def _by_factors(system: System, at: DirectCall, number: int) -> tuple[Array, Arr
     forces = by_mass(system.relaxed, np.zeros((n, 0, m)), system.deficit)[1]
     qdd = system.free + (system.caused @ forces[..., None])[..., 0]
     at = DirectCall(at.kept, {**at.values, SOLUTIONS[number]: np.concatenate([qdd, forces], axis=-1)}, at.batch)
-    return qdd, forces, evaluated(stage(at.request, number, "judged"), at)[1]
+    return qdd, forces, at.evaluated(stage(at.request, number, "judged"))[1]
 
 
 def system_request(asked: Request) -> Request:
@@ -373,28 +385,6 @@ def system_request(asked: Request) -> Request:
     if asked.quantity.has_status:
         return stage(asked, 0, "system")
     return replace(asked, quantity=MASS_AND_ROWS, method=AUTO)
-
-
-def whole(call: Any) -> dict[str, Array]:
-    """Values of arguments of a call at all states (*batch, *shape)."""
-    given = ((a.name, call.values[a.name], (*call.batch, *a.shape)) for a in call.request.arguments)
-    return {name: np.broadcast_to(x, shape) for name, x, shape in given}
-
-
-def evaluated(asked: Request, call: Any, where: NDArray[np.bool_] | None = None) -> Any:
-    """Results of a request of the robot and rows of a call at some of its states, (k, *shape), and error estimates."""
-    kept, batch = kept_for(asked), call.batch
-    some = {a.name: np.broadcast_to(call.values[a.name], (*batch, *a.shape)) for a in kept.arguments}
-    if where is not None:
-        some, batch = {name: x[where] for name, x in some.items()}, (int(np.count_nonzero(where)),)
-    return DirectCall(kept, some, batch).computed()
-
-
-def system_at(call: Any, number: int = 0) -> System:
-    """What forward dynamics or an impact solves, at the states of a call; the system of that number."""
-    asked, batch = call.request, call.batch
-    found, _ = evaluated(stage(asked, number, "system"), call)
-    return system_of(asked, call.values, found, batch)
 
 
 def system_of(

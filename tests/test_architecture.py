@@ -347,34 +347,69 @@ def test_no_module_patches_another():
 APPLICATIONS = ("gym", "pictures", "scenes")
 """Rooms above the package itself: what they are made of, users have too."""
 
-SHARED = {"delassus.errors", "delassus.model.check"}
-"""What messages are made with, and checks of arguments."""
+OF_THE_PACKAGE = {
+    *("simulate/ilqr", "simulate/riccati", "api/excitation", "runtime/identify", "runtime/measured"),
+    *("accuracy/least_squares", "contact/audits/audit", "contact/audits/mujoco", "contact/audits/step"),
+}
+"""Applications whose functions are public names of the package: they take others from the files that define them."""
+
+SHARED = {"delassus.errors", "delassus.frozen", "delassus.model.check"}
+"""What messages and records are made with, and checks of arguments."""
 
 NOT_PUBLIC = {
-    "delassus.compiler.jit.compile.compiled", "delassus.constraints.contact.contacts_of",
-    "delassus.model.description.RawJoint", "delassus.model.description.RawLink", "delassus.model.edit.build.build_tree",
-    "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape", "delassus.model.tree.WORLD",
-    "delassus.model.tree.total_mass", "delassus.simulate.simulator.Controller", "delassus.spatial.joint_kinds.BALL",
-    "delassus.spatial.joint_kinds.REVOLUTE", "delassus.spatial.numpy_ops.NUMPY", "delassus.spatial.numpy_ops.stacked",
-    "delassus.spatial.rotations.Array", "delassus.spatial.rotations.matrix_to_quaternion",
-    "delassus.spatial.rotations.quaternion_to_matrix", "delassus.spatial.rotations.rotation_about",
-    "delassus.spatial.rotations.rotation_between", "delassus.spatial.rotations.skew",
+    "delassus.compiler.jit.compile.compiled", "delassus.model.description.RawJoint",
+    "delassus.model.description.RawLink", "delassus.model.edit.build.build_tree",
+    "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape", "delassus.simulate.simulator.Controller",
+    "delassus.spatial.joint_kinds.REVOLUTE", "delassus.spatial.rotations.Array",
+    "delassus.spatial.rotations.matrix_to_quaternion", "delassus.spatial.rotations.rotation_between",
 }  # fmt: skip
 """What applications take although users cannot: take names out, add none."""
+
+NOT_PUBLIC_WITHIN = {
+    "delassus.algorithms.contact.law.PENETRATION", "delassus.api.regressors.base_of_regressors",
+    "delassus.compiler.jit.compile.compiled", "delassus.compiler.jit.compile.inlined",
+    "delassus.compiler.jit.types.DUALS", "delassus.contact.problems.ASYMMETRY",
+    "delassus.contact.solvers.double_double.ROUNDING", "delassus.contact.solvers.double_double.cone_distance",
+    "delassus.contact.solvers.double_double.de_saxce", "delassus.contact.solvers.double_double.natural_map",
+    "delassus.contact.solvers.linear.mobilities", "delassus.contact.solvers.registry.TOLERANCE",
+    "delassus.formats.mujoco.named.NamedModel", "delassus.model.inertia.from_pseudo_inertia",
+    "delassus.model.inertia.parameters_in_frame", "delassus.model.inertia.pseudo_inertia",
+    "delassus.model.kinematics.HEAVY", "delassus.model.topology.characteristic_length",
+    "delassus.runtime.arrays.gathered", "delassus.runtime.arrays.ordered", "delassus.runtime.arrays.result_arrays",
+    "delassus.runtime.rollouts.loop.check_bounds", "delassus.runtime.rollouts.on_device.STATE",
+    "delassus.runtime.rollouts.step_tangents.Mask", "delassus.runtime.rollouts.step_tangents.StepJacobians",
+    "delassus.runtime.rollouts.step_tangents.Values", "delassus.runtime.rollouts.step_tangents.are_payloads",
+    "delassus.runtime.rollouts.step_tangents.carry", "delassus.runtime.rollouts.step_tangents.derivatives_of_steps",
+    "delassus.runtime.rollouts.step_tangents.forces_of_changes",
+    "delassus.runtime.rollouts.step_tangents.regressor_kernel", "delassus.runtime.rollouts.step_tangents.results_of",
+    "delassus.runtime.rollouts.step_tangents.span", "delassus.runtime.threads.at_once",
+    "delassus.spatial.joint_kinds.usual_range", "delassus.spatial.rotations.Array",
+}  # fmt: skip
+"""What those of the package take, likewise."""
 
 
 def test_applications_are_made_of_public_names():
     files = [path for room in APPLICATIONS for path in (PACKAGE / room).rglob("*.py")]
-    taken = {
-        (node.module, alias.name)
-        for node in (node for path in files for node in ast.walk(parsed(path)))
-        if isinstance(node, ast.ImportFrom) and layer_of(node.module) in LAYERS
-        for alias in node.names
-    }
-    inside = {f"{m}.{name}" for m, name in taken if m not in PUBLIC | SHARED and layer_of(m) not in APPLICATIONS}
-    assert ("delassus", "compile") in taken and inside == NOT_PUBLIC
-    of_public = {(m, name) for m, name in taken if m in PUBLIC and layer_of(m) not in APPLICATIONS}
+    within = [PACKAGE / f"{name}.py" for name in OF_THE_PACKAGE]
+    taken, inside = (
+        {
+            (node.module, alias.name)
+            for node in (node for path in paths for node in ast.walk(parsed(path)))
+            if isinstance(node, ast.ImportFrom) and layer_of(node.module) in LAYERS
+            for alias in node.names
+            if node.module not in SHARED | {name_of(path) for path in within}
+            and layer_of(node.module) not in APPLICATIONS
+        }
+        for paths in (files, within)
+    )
+    of_public = {(m, name) for m, name in taken if m in PUBLIC}
     assert {(m, name) for m, name in of_public if name not in importlib.import_module(m).__all__} == set()
+    modules = [importlib.import_module(m) for m in PUBLIC - {"delassus.mechanisms"}]
+    shown = {id(getattr(module, name)) for module in modules for name in module.__all__}
+    defined = {(m, name) for m, name in inside if id(getattr(importlib.import_module(m), name)) in shown}
+    assert ("delassus", "compile") in of_public and ("delassus.model.tree", "Tree") in defined
+    assert {f"{m}.{name}" for m, name in taken - of_public} == NOT_PUBLIC
+    assert {f"{m}.{name}" for m, name in inside - defined} == NOT_PUBLIC_WITHIN
 
 
 def test_files_say_what_they_are_and_stay_short():

@@ -29,10 +29,9 @@ from delassus.api.regressors import BaseParameters, base_of_regressors
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_number, check_whole, real_array
-from delassus.model.topology import WORLD, check_tree
 from delassus.model.tree import Tree
 from delassus.runtime.compile import compile
-from delassus.spatial.joint_kinds import FREE, usual_range
+from delassus.spatial.joint_kinds import usual_range
 from delassus.spatial.rotations import Array
 
 UNBOUNDED = np.pi
@@ -108,10 +107,10 @@ class _Motions:
     def __init__(
         self, tree: Tree, base: str, period: float, harmonics: int, travel: tuple[float, float], speed: float
     ) -> None:
-        check_tree(tree)
+        self._regressor = compile(tree, (), "regressor", outputs="tau", gravity="input")
         check_choice("base", base, ("driven", "floats"), ConfigurationError)
-        floats = base == "floats" and bool(tree.n_links) and tree.joints[0].kind is FREE
-        if floats and any(p == WORLD for p in tree.parents[1:]):
+        floats = base == "floats" and bool(tree.n_links) and tree.joints[0].nv == 6
+        if floats and any(p < 0 for p in tree.parents[1:]):
             raise ConfigurationError(
                 "tree", "one robot on its floating base", f"{tree.name!r}", "Take its parts one by one."
             )
@@ -132,7 +131,6 @@ class _Motions:
             if joint.nv > 1:
                 self._middle[sv] = 0.0
                 self._reach[sv] = [reach[int(axis >= 3)] for axis in joint.kind.motion_axes]
-        self._regressor = compile(tree, (), "regressor", outputs="tau", gravity="input")
         if floats:
             self._inertia = compile(tree, (), "mass_matrix")
             self._forces = compile(tree, (), "inverse_dynamics", passive="none", gravity="input")

@@ -18,7 +18,6 @@ from delassus.contact import Box, HalfSpace, Sphere
 from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import check_path, written
 from delassus.model.kinematics import world_poses
-from delassus.model.tree import WORLD, total_mass
 from delassus.pictures.surfaces import collider_pose
 from delassus.scenes.mppi import Replan
 from delassus.simulate import Recording
@@ -121,7 +120,7 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         _joints(parts[4], parts[5], recording, joints, step)
 
     normal = np.abs(np.einsum("ni,ni->n", recording.contact_impulses, recording.contact_normals))
-    outside = (recording.contact_links == WORLD).any(axis=1)
+    outside = (recording.contact_links < 0).any(axis=1)
     span = recording.origin.every * recording.origin.dt
     total, on_world = (
         np.diff(np.concatenate([[0.0], np.cumsum(each)])[recording.contact_offsets]) / span
@@ -131,8 +130,8 @@ def summary_figure(recording: Recording, path: str | Path) -> Path:
         forces.plot(recording.time, total, linewidth=0.9, color=COLOURS[1], label="all contacts")
     forces.plot(recording.time, on_world, linewidth=0.9, color=COLOURS[0], label="with the world")
     weight = 1.0  # where the world carries most of it through joints
-    if all(joint.nv == 6 for joint, p in zip(scene.tree.joints, scene.tree.parents, strict=True) if p == WORLD):
-        weight = total_mass(scene.tree) * float(np.linalg.norm(scene.gravity))
+    if all(joint.nv == 6 for joint, p in zip(scene.tree.joints, scene.tree.parents, strict=True) if p < 0):
+        weight = scene.tree.inertias[:, 0, 0].sum() * float(np.linalg.norm(scene.gravity))
         forces.axhline(weight, color="0.4", linewidth=0.8, linestyle="--", label="weight")
     # An impact takes one step, so that its force is an impulse divided by an arbitrarily short time: cut these spikes.
     top, highest = 4.0 * max(weight, float(np.percentile(total, 95))), float(total.max())
@@ -165,10 +164,10 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
     poses = world_poses(scene.tree, recording.q[::step])
     for c, link in zip(scene.colliders, scene.links.tolist(), strict=True):
         at, shape = collider_pose(scene, c)[1], c.shape
-        if link == WORLD and isinstance(shape, Box):
+        if link < 0 and isinstance(shape, Box):
             corner, edges = (at[0] - shape.x / 2, at[2] - shape.z / 2), (shape.x, shape.z)
             way.add_patch(_rectangle(corner, *edges))
-        elif link != WORLD:
+        elif link >= 0:
             R, p = poses[link]
             place = p + R @ at
             way.plot(place[:, 0], place[:, 2], linewidth=0.9, label=c.name, **_look(len(way.lines)))
@@ -184,7 +183,7 @@ def walk_figure(recording: Recording, replans: Sequence[Replan], path: str | Pat
     bins = np.arange(start, end + width, width)
     for k, name in enumerate(recording.origin.colliders):
         mine = (recording.contact_colliders == k).any(axis=1)
-        if scene.links[k] != WORLD and mine.any():
+        if scene.links[k] >= 0 and mine.any():
             each, _ = np.histogram(recording.contact_times[mine], bins, weights=strength[mine])
             forces.plot(bins[1:], each / width, linewidth=0.9, label=name, **_look(len(forces.lines)))
     _tidy(forces, f"contact forces, means of {width * 1e3:g} ms", "N", legend=True)
@@ -227,7 +226,7 @@ def _frames(axes: Any, recording: Recording) -> None:
     samples = np.linspace(0, len(recording) - 1, FRAMES).round().astype(int)
     poses = world_poses(scene.tree, recording.q[samples])
     balls = [(c, c.shape.radius, *poses[link]) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
-             if isinstance(c.shape, Sphere) and link != WORLD]  # fmt: skip
+             if isinstance(c.shape, Sphere) and link >= 0]  # fmt: skip
     if not balls:
         raise ConfigurationError("recordings", "a scene with balls on links", "none", "summary_figure draws others.")
     places = np.stack([p + R @ collider_pose(scene, c)[1] for c, _, R, p in balls], axis=1)
@@ -271,8 +270,8 @@ def _half_space(ax: Any, point: Array, normal: Array, low: Array, high: Array) -
 def _worth_seeing(scene: Scene) -> list[int]:
     """Links that are free to move as a whole, and then those with colliders."""
     tree = scene.tree
-    roots = [i for i, p in enumerate(tree.parents) if p == WORLD and tree.joints[i].nv == 6]
-    touching = sorted({link for link in scene.links.tolist() if link != WORLD})
+    roots = [i for i, p in enumerate(tree.parents) if p < 0 and tree.joints[i].nv == 6]
+    touching = sorted({link for link in scene.links.tolist() if link >= 0})
     return list(dict.fromkeys(roots + touching))
 
 

@@ -13,7 +13,6 @@ from delassus.contact import Box, Capsule, Collider, Cylinder, Ellipsoid, HalfSp
 from delassus.errors import DelassusError, DelassusWarning
 from delassus.model.kinematics import world_poses
 from delassus.model.shapes import Shape
-from delassus.model.tree import WORLD
 from delassus.spatial.rotations import Array, rotation_between
 
 COLOURS = ((66, 133, 244), (244, 160, 0), (52, 168, 83), (171, 71, 188), (0, 172, 193), (219, 68, 55))
@@ -84,10 +83,10 @@ def surfaces(scene: Scene, q: Array) -> list[Triangles]:
     colliders = [
         (c, link)
         for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
-        if not isinstance(c.shape, HalfSpace) and (link == WORLD or tree.support(link)[0] not in skinned)
+        if not isinstance(c.shape, HalfSpace) and (link < 0 or tree.support(link)[0] not in skinned)
     ]
     for collider, link in colliders:
-        colour = FIXED_COLOUR if link == WORLD else COLOURS[link % len(COLOURS)]
+        colour = FIXED_COLOUR if link < 0 else COLOURS[link % len(COLOURS)]
         add(collider, link, colour)
     radius = BONE * size
     for i in range(tree.n_links):
@@ -95,9 +94,9 @@ def surfaces(scene: Scene, q: Array) -> list[Triangles]:
             ends = [tree.joints[child].position for child in tree.children[i]]
             ends += [collider_pose(scene, c)[1] for c, link in colliders if link == i]
             found += _bones(i, np.zeros(3), ends, radius)
-    held = [j.position for j, p in zip(tree.joints, tree.parents, strict=True) if p == WORLD and j.nv < 6]
+    held = [j.position for j, p in zip(tree.joints, tree.parents, strict=True) if p < 0 and j.nv < 6]
     if len(held) > 1:  # a torso that is fixed to the world
-        found += _bones(WORLD, np.mean(held, axis=0), held, radius)
+        found += _bones(-1, np.mean(held, axis=0), held, radius)
     return found
 
 
@@ -113,7 +112,7 @@ def _visuals(scene: Scene, name: str, source: object) -> list[Collider]:
 
 
 def _moves(scene: Scene, collider: Collider) -> bool:
-    return collider.link != "world" and scene.tree.placement(collider.link).link != WORLD
+    return collider.link != "world" and scene.tree.placement(collider.link).link >= 0
 
 
 def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:
@@ -129,7 +128,7 @@ def extent(scene: Scene, q: Array) -> tuple[Array, float]:
     poses = world_poses(scene.tree, q)
     places = [p for _, p in poses]
     for collider, link in zip(scene.colliders, scene.links.tolist(), strict=True):
-        if link != WORLD:
+        if link >= 0:
             R, p = poses[link]
             places.append(p + R @ collider_pose(scene, collider)[1])
     low, high = np.min(places, axis=0), np.max(places, axis=0)

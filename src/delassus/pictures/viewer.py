@@ -13,7 +13,6 @@ from delassus.contact import Collider, HalfSpace
 from delassus.errors import ConfigurationError
 from delassus.model.check import check_flag, check_whole
 from delassus.model.kinematics import world_poses
-from delassus.model.tree import WORLD, total_mass
 from delassus.pictures.guard import start_server
 from delassus.pictures.surfaces import extent, rounded, surfaces
 from delassus.scenes import ReadyScene
@@ -133,7 +132,7 @@ class Drawing:
         self._weight = max(_typical_mass(scene.tree) * float(np.linalg.norm(scene.gravity)), 1e-9)
         self._links = [server.scene.add_frame(f"/links/{name}", show_axes=False) for name in scene.tree.link_names]
         for number, surface in enumerate(surfaces(scene, q)):
-            parent = "/world" if surface.link == WORLD else f"/links/{scene.tree.link_names[surface.link]}"
+            parent = "/world" if surface.link < 0 else f"/links/{scene.tree.link_names[surface.link]}"
             name = f"{parent}/surface{number}"
             server.scene.add_mesh_simple(name, surface.vertices, surface.faces, color=surface.colour)
         for number, collider in enumerate(scene.colliders):
@@ -209,7 +208,7 @@ def _typical_mass(tree: Tree) -> float:
         root = tree.support(i)[0]
         if tree.joints[root].nv == 6:
             masses[root] = masses.get(root, 0.0) + float(tree.inertias[i][0, 0])
-    return min(masses.values(), default=total_mass(tree))
+    return min(masses.values(), default=float(tree.inertias[:, 0, 0].sum()))
 
 
 class Viewer:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from delassus.accuracy.status import DynamicsStatus
-from delassus.constraints import Argument
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.model.check import real_array
 from delassus.runtime.arrays import gathered, ordered, result_arrays
@@ -280,15 +279,15 @@ class Windows:
         late = np.logical_or.accumulate(~self._are_good(status), axis=0) & self._needed
         for t in np.flatnonzero(late.any(axis=1)):
             at = np.flatnonzero(late[t] & np.isfinite(states[0][t]).all(axis=-1))
-            rest = [x[at] if x.ndim > len(a.shape) else x for a, x in self._further(int(t), values)]
+            rest = [x[at] if x.ndim > axes else x for axes, x in self._further(int(t), values)]
             *after, status[t, at] = self.kernel(*(x[t, at] for x in states), *rest, return_status=True)
             for x, new in zip(states, after, strict=False):
                 x[t + 1, at] = new
 
-    def _further(self, t: int, values: Values) -> list[tuple[Argument, Array]]:
-        """Arguments after the state, at a step."""
+    def _further(self, t: int, values: Values) -> list[tuple[int, Array]]:
+        """Number of axes, and value at a step, of each argument after the state."""
         given = {**self.inputs, **values, self.kernel.request.control: self.controls[t]}
-        return [(a, np.asarray(given[a.name])) for a in self.kernel.arguments[self.kernel.request.states :]]
+        return [(len(a.shape), np.asarray(given[a.name])) for a in self.kernel.arguments[self.kernel.request.states :]]
 
     def tangents(self, values: Values, changes: Values, results: list[Array]) -> tuple[Array, Array, Mask]:
         """Derivatives, and which windows were solved."""

@@ -34,7 +34,6 @@ from delassus import Contact, Scene, Simulator, compile, rollout
 from delassus.contact import Box, Collider, Sphere
 from delassus.errors import unknown_name
 from delassus.model.check import check_whole
-from delassus.model.tree import WORLD
 from delassus.scenes.quadruped import FOOT_RADIUS, FRICTION, TRUNK, generic_quadruped, go1, on_floor
 from delassus.scenes.ready import ReadyScene
 from delassus.scenes.trot import LEGS, PAIRS, leg_angles, rod_of
@@ -268,7 +267,7 @@ class Ground:
 
     def __init__(self, scene: Scene) -> None:
         boxes = [(c.position, c.shape) for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
-                 if link == WORLD and isinstance(c.shape, Box)]  # fmt: skip
+                 if link < 0 and isinstance(c.shape, Box)]  # fmt: skip
         self._centres = np.array([p[:2] for p, _ in boxes]).reshape(-1, 2)
         self._halves = np.array([(b.x / 2, b.y / 2) for _, b in boxes]).reshape(-1, 2)
         self._tops = np.array([p[2] + b.z / 2 for p, b in boxes])

@@ -13,7 +13,6 @@ from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.scenes.ready import ReadyScene
 from delassus.spatial.joint_kinds import REVOLUTE
-from delassus.spatial.rotations import rotation_about
 
 LENGTH = 12.0
 """Length of the pendulum (m)."""
@@ -88,7 +87,7 @@ def pendulum(n: int = 12) -> ReadyScene:
         for k in range(n)
     ]
     surface = partial(Collider, friction=FRICTION, restitution=RESTITUTION)
-    to_the_left = rotation_about(np.array([0.0, 1.0, 0.0]), -np.pi / 2)  # the wall's normal points to −x
+    to_the_left = [[0, 0, -1], [0, 1, 0], [1, 0, 0]]  # the wall's normal points to −x
     colliders = [
         *(surface(f"ball{k + 1}", ball, centre) for k in range(n)),
         surface("world", HalfSpace(), name="floor"),

@@ -12,10 +12,7 @@ from numpy.typing import ArrayLike
 
 from delassus import Point, Simulator, Tree, compile
 from delassus.model.kinematics import world_poses
-from delassus.model.tree import total_mass
-from delassus.spatial.joint_kinds import BALL
-from delassus.spatial.numpy_ops import NUMPY, stacked
-from delassus.spatial.rotations import Array, quaternion_to_matrix, skew
+from delassus.spatial.rotations import Array
 
 LEGS = ("FL", "FR", "RL", "RR")
 PAIRS = ((0, 3), (1, 2))
@@ -65,11 +62,11 @@ class Trot:
     """Controller of a quadruped on a free joint, with `LEGS` of three joints and hips ``height`` (m) above the feet."""
 
     def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
-        feet = [Point(f"{leg}_foot", axes="world") for leg in LEGS]
-        self._jacobian = compile(tree, feet, "jacobian", wait=False)
+        feet = [f"{leg}_foot" for leg in LEGS]
+        self._jacobian = compile(tree, [Point(foot, axes="world") for foot in feet], "jacobian", wait=False)
         self._bias = compile(tree, (), "bias_force", gravity=gravity, passive="none", wait=False)
-        self._places = compile(tree, (), "kinematics", frames=[f"{leg}_foot" for leg in LEGS], wait=False)
-        self._weight = -total_mass(tree) * gravity
+        self._places = compile(tree, (), "kinematics", frames=[tree.link_names[0], *feet], wait=False)
+        self._tree, self._weight = tree, -tree.inertias[:, 0, 0].sum() * gravity
         self._rod = rod_of(tree)
         self.height = height
         self.stance = np.tile(leg_angles(self._rod, height, 0.0, 0.0), 4)
@@ -79,9 +76,8 @@ class Trot:
         q, v = sim.q, sim.v
         swinging, targets = self._targets(sim.time, q, v)
         J = self._jacobian(q)
-        feet = self._places(q)[:, :3, 3]
         tau: Array = self._bias(q, np.zeros_like(v))
-        tau -= J.T @ self._forces(q, v, feet, swinging).ravel()
+        tau -= J.T @ self._forces(q, v, swinging).ravel()
         for leg in range(4):
             at, joints = slice(6 + 3 * leg, 9 + 3 * leg), slice(7 + 3 * leg, 10 + 3 * leg)
             if swinging[leg]:
@@ -107,18 +103,18 @@ class Trot:
                     targets[leg] = leg_angles(self._rod, self.height - up, ahead, sideways)
         return swinging, targets
 
-    def _forces(self, q: Array, v: Array, feet: Array, swinging: list[bool]) -> Array:
+    def _forces(self, q: Array, v: Array, swinging: list[bool]) -> Array:
         """Forces (4, 3) of the ground on the feet that hold the trunk where it should be."""
-        R = quaternion_to_matrix(q[3:7])
+        R, feet = (poses := self._places(q))[0, :3, :3], poses[1:, :3, 3]
         rates = np.concatenate([R @ v[:3], R @ v[3:6]])
         away = np.zeros(6)
         away[2] = q[2] - feet[[not s for s in swinging], 2].mean() - self.height
-        away[3:] = R @ stacked(BALL.difference(NUMPY, BALL.neutral, q[3:7].tolist()), ())
+        away[3:] = R @ self._tree.difference(self._tree.neutral(), q)[3:6]
         wrench = -SPRINGS * away - DAMPERS * rates
         wrench[:3] += self._weight
         forces = np.zeros((4, 3))
         standing = [leg for leg in range(4) if not swinging[leg]]
-        A = np.vstack([np.tile(np.eye(3), len(standing)), np.hstack([skew(feet[leg] - q[:3]) for leg in standing])])
+        A = np.hstack([np.vstack([np.eye(3), np.cross(np.eye(3), feet[leg] - q[:3])]) for leg in standing])
         # Lengths of about 0.2 m turn newtons into newton metres: moments count as much as forces do.
         scale = np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0])
         shares = np.linalg.lstsq(scale[:, None] * A, scale * wrench, rcond=1e-3)[0].reshape(-1, 3)

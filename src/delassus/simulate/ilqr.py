@@ -27,12 +27,11 @@ from delassus.errors import ConfigurationError, shown
 from delassus.frozen import Frozen
 from delassus.model.check import check_list, check_number, check_whole, finite_array, is_whole, real_array
 from delassus.model.topology import characteristic_length
-from delassus.model.tree import Tree, total_mass
+from delassus.model.tree import Tree
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import check_bounds
 from delassus.runtime.rollouts.rollout import rollout
 from delassus.simulate.riccati import QuadraticModel, riccati
-from delassus.spatial.motion import LINEAR
 from delassus.spatial.rotations import Array
 
 LENGTHS = 0.5 ** np.arange(8.0)
@@ -262,8 +261,8 @@ class _Problem:
         """
         length, time = characteristic_length(self.tree), len(plan.controls) * self.dt
         axes = np.concatenate([np.zeros(0, dtype=int), *(joint.motion_axes for joint in self.tree.joints)])
-        moved, speed = np.where(np.isin(axes, LINEAR), length, 1.0), length / time
-        energy = total_mass(self.tree) * speed * speed
+        moved, speed = np.where(axes < 3, length, 1.0), length / time  # along axes, and about them
+        energy = self.tree.inertias[:, 0, 0].sum() * speed * speed
         usual = moved / time, energy / moved if plan.controls.shape[1] == len(moved) else energy, energy / length
         largest = (np.nan_to_num(np.abs(x)).max(axis=0, initial=0.0) for x in (plan.v, plan.controls, plan.forces))
         return [moved, *(np.maximum(x, least) for x, least in zip(largest, usual, strict=True))]

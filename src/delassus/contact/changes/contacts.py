@@ -69,7 +69,10 @@ class Sides(NamedTuple):
 def sides_of(links: Indices, points: Array, blocks: Blocks, supports: Supports, poses: Array) -> list[Sides]:
     """Sides of contacts at ``points`` on ``links`` (m, 2), at poses of links (n_links, 3, 4)."""
     bodies, of_links, out = blocks.bodies, blocks.of_links, list[Sides]()
-    axes, owner, turning = axes_of(blocks, poses), owners_of(blocks), of_links_axes(blocks) >= 3
+    owner, axis = np.zeros((2, len(of_links.place)), np.int64)  # of each degree of freedom
+    owner[of_links.place] = np.repeat(np.arange(len(of_links.parents)), np.diff(of_links.first_dof))
+    axis[of_links.place] = of_links.axes
+    axes, turning = poses[owner, :, axis % 3], axis >= 3
     for second in (0, 1):
         contact = np.flatnonzero(links[:, second] >= 0)
         block = of_links.block[links[contact, second]]
@@ -135,27 +138,6 @@ def crossed(a: Array, b: Array, axis: int = -1) -> Array:
     return np.asarray(a1 * b2 - a2 * b1)
 
 
-def owners_of(blocks: Blocks) -> Indices:
-    """Link of each degree of freedom of the blocks."""
-    of = blocks.of_links
-    owner = np.zeros(len(of.place), np.int64)
-    owner[of.place] = np.repeat(np.arange(len(of.parents)), np.diff(of.first_dof))
-    return owner
-
-
-def of_links_axes(blocks: Blocks) -> Indices:
-    """Axis of the body frame that each degree of freedom of the blocks moves along."""
-    axes = np.zeros(len(blocks.of_links.place), np.int64)
-    axes[blocks.of_links.place] = blocks.of_links.axes
-    return axes
-
-
-def axes_of(blocks: Blocks, poses: Array) -> Array:
-    """The same in the world (nv, 3)."""
-    own = of_links_axes(blocks)
-    return poses[owners_of(blocks), :, own % 3]
-
-
 def cross_matrices(x: Array) -> Array:
     """``x ×`` (..., 3, 3) of vectors (..., 3)."""
     out = np.zeros((*x.shape, 3))
@@ -209,6 +191,13 @@ class FoundContacts(NamedTuple):
         """The same contacts, as they change with velocities."""
         return self._replace(couplings=[with_twists], causes=[[side.G for side in self.sides]])
 
+    def turned(self, side: Sides, twists: Array) -> Array:
+        """Rows (n, r, w) of a side, without their scales, of twists (n, 6, w) of its link."""
+        n, rows = len(twists), self.scales.shape[1]
+        both = twists.reshape(n, 2, 3, twists.shape[2])[:, : rows // 3]
+        made = side.sign * np.swapaxes(self.frames, 1, 2)[side.contact][:, None] @ both
+        return np.asarray(made.reshape(n, rows, twists.shape[2]))
+
     def scaled(self, parts: list[Array]) -> RowParts:
         """Rows, of relative velocities and of spins one behind the other, by their scales."""
         return RowParts(self.sides, parts).scaled(self.scales) if self.has_spins else RowParts(self.sides, parts)
@@ -243,18 +232,7 @@ def twist_changes(sides: list[Sides], velocities: Sequence[Array]) -> list[Array
 
 def along(contacts: FoundContacts) -> RowParts:
     """Jacobian of contacts: three rows of relative velocities, and of steps with patches three of spins."""
-    turned = np.swapaxes(contacts.frames, 1, 2)
-    parts = [s.sign * turned[s.contact] @ s.G[:, :3] for s in contacts.sides]
-    if contacts.has_spins:
-        spins = spins_of(contacts)
-        parts = [np.concatenate(both, axis=1) for both in zip(parts, spins.parts, strict=True)]
-    return contacts.scaled(parts)
-
-
-def spins_of(contacts: FoundContacts) -> RowParts:
-    """Relative angular velocities along the axes of contacts, three rows."""
-    turned = np.swapaxes(contacts.frames, 1, 2)
-    return RowParts(contacts.sides, [s.sign * turned[s.contact] @ s.G[:, 3:] for s in contacts.sides])
+    return contacts.scaled([contacts.turned(side, side.G) for side in contacts.sides])
 
 
 def gap_changes(contacts: FoundContacts) -> RowParts:
@@ -271,27 +249,22 @@ def row_changes(contacts: FoundContacts, velocities: Sequence[Array], alone: boo
 
     Surfaces move along. ``alone`` leaves out what links measure where contacts stay.
     """
-    F, sides = contacts.frames, contacts.sides
+    F, sides, rows = contacts.frames, contacts.sides, contacts.scales.shape[1]
     apart = np.zeros((len(F), 6))  # twist of A less that of B
     twists = [side.G * v[:, None] for side, v in zip(sides, velocities, strict=True)]
     for side, twist in zip(sides, twists, strict=True):
         apart[side.contact] += side.sign * twist.sum(axis=2)
     turning, out = np.swapaxes(F, 1, 2) @ cross_matrices(apart[:, 3:]), list[Array]()
     turns = [0.0 * side.G for side in sides] if alone else twist_changes(sides, velocities)
+    both = apart.reshape(len(F), 2, 1, 1, 3)[:, : rows // 3]
     for k, side in enumerate(sides):
         which, contact = (side.contact, side.second), side.contact
-        part = side.sign * np.swapaxes(F[contact], 1, 2) @ turns[k][:, :3]
+        part = contacts.turned(side, turns[k])
         for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
-            measured = (apart[contact, None, None, :3] @ moved_first(coupling.frames[which]))[:, :, 0]
-            measured += turning[contact] @ coupling.points[which]
-            measured[:, :2] += coupling.belts[which]
-            part += measured @ causes[k]
-        if contacts.has_spins:
-            spin = side.sign * np.swapaxes(F[contact], 1, 2) @ turns[k][:, 3:]
-            for coupling, causes in zip(contacts.couplings, contacts.causes, strict=True):
-                turned = (apart[contact, None, None, 3:] @ moved_first(coupling.frames[which]))[:, :, 0]
-                spin += turned @ causes[k]
-            part = np.concatenate([part, spin], axis=1)
+            measured = (both[contact] @ moved_first(coupling.frames[which])[:, None])[..., 0, :]
+            measured[:, 0] += turning[contact] @ coupling.points[which]
+            measured[:, 0, :2] += coupling.belts[which]
+            part += measured.reshape(len(contact), rows, 6) @ causes[k]
         out.append(part)
     return contacts.scaled(out)
 

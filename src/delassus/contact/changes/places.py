@@ -24,7 +24,6 @@ from delassus.contact.changes.contacts import (
     gap_changes,
     row_changes,
     sides_of,
-    spins_of,
 )
 from delassus.contact.changes.impacts import ImpactChanges, pull_gains
 from delassus.contact.changes.loops import LoopBlock
@@ -199,7 +198,7 @@ class Situation:
         self.distance = min(self.distance, *nearest)
         sliding, of_spins = self.J.mapped((has_tangents[:, None] * modes.with_friction)[:, None]), None
         if self.contacts.has_spins:
-            spins = spins_of(self.contacts)
+            spins = RowParts(self.sides, [self.contacts.turned(side, side.G)[:, 3:] for side in self.sides])
             turned = spins.times(after[:, None], m)[:, None, :, 0]
             of_spins = spins.scaled(problem.impulses[:, 3:]), C[:, :, 3:] * turned
         return Solved(

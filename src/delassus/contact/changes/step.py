@@ -241,7 +241,7 @@ class SceneStepChanges(Situation):
             with_q, with_start = with_q.plus(next(turned)), next(turned)
         q = record.q[joints.coordinates] + late[joints.dofs] + dt * after[joints.dofs]
         apart = np.where(of_joints > 0.0, q - joints.lower, joints.upper - q)
-        limit: Any = Dual(apart, {"q": 1.0 * limited})
+        limit: Any = Dual(apart, {"q": 1.0 * (limited & (apart != 0.0))})  # of what ends at a limit, 0 as its value
         _, bound = limit_correction(ops, limit, options.correction, dt * options.tolerance)
         limit = bound.rate("q")
         D = np.concatenate([np.where(pushed, found.compliances, 1.0), np.where(limited, found.joint_compliances, 1.0)])

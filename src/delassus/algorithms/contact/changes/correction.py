@@ -11,6 +11,8 @@ change with the largest of these, and of what is wanted.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, cast
 
 from delassus.algorithms.blocks import at_joints, together
@@ -265,8 +267,8 @@ def _compliance_changes(
         own_law, each = laws[row // 3], squares[row // 3]
         mean = sum(own_law.sizes(step.size_of), cast(Scalar, 0.0)) * (1.0 / 3.0)
         part = COMPLIANCE / 3.0 * ops.less(least, mean)
-        inert = _sum([scaled_matrix(ops, y, changes[k]) for k, y in zip(own_law.rows, each, strict=True)])
-        rowwise = _sum([scaled_matrix(ops, y, own_rows[k]) for k, y in zip(own_law.rows, each, strict=True)])
+        inert = reduce(add, [scaled_matrix(ops, y, changes[k]) for k, y in zip(own_law.rows, each, strict=True)])
+        rowwise = reduce(add, [scaled_matrix(ops, y, own_rows[k]) for k, y in zip(own_law.rows, each, strict=True)])
         own_part = ops.hstack([turned[row // 3], rowwise])
         whole = scaled_matrix(ops, 2.0, own_part) + inert
         if row // 3 in varied.patches:
@@ -275,13 +277,6 @@ def _compliance_changes(
             whole = whole + ops.hstack([ops.zeros(1, step.tree.nv), of_units])
         out.append(scaled_matrix(ops, part, whole))
     return out
-
-
-def _sum(parts: Sequence[Matrix]) -> Matrix:
-    total = parts[0]
-    for x in parts[1:]:
-        total = total + x
-    return total
 
 
 def _with_masses_of_springs(

@@ -69,13 +69,7 @@ def check_unconstrained(tree, model, names, rng):
     bias = pin.rnea(model, data, q, v, 0 * qdd, outside)
     assert error(ds.bias_force(tree, q, v, **given), bias) < DYNAMICS
     expected = pin.aba(model, data, q, v, tau, outside)
-    for method in ("aba", "kkt"):
-        assert error(ds.forward_dynamics(tree, q, v, tau, (), method=method, **given).qdd, expected) < ACCELERATION
-    d = rng.uniform(0, 1, tree.nv)
-    damped = ds.forward_dynamics(tree, q, v, tau, (), **{**given, "damping": d}).qdd
-    assert error(damped, pin.aba(model, data, q, v, tau - d * v, outside)) < ACCELERATION
-    needed = ds.inverse_dynamics(tree, q, v, qdd, **{**given, "damping": d})
-    assert error(needed, pin.rnea(model, data, q, v, qdd, outside) + d * v) < DYNAMICS
+    assert error(ds.forward_dynamics(tree, q, v, tau, (), method="aba", **given).qdd, expected) < ACCELERATION
     del given["passive"]
     own = ds.forward_dynamics(tree, q, v, tau, (), **given).qdd
     assert error(own, pin.aba(model, data, q, v, tau - model.damping * v, outside)) < ACCELERATION
@@ -260,10 +254,6 @@ KINDS = [kind for kind in SIMPLE if kind not in ONE_AXIS]
 @pytest.mark.parametrize("kind", KINDS)
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
-    model = random_model(rng, [kind, "RX", kind, "PZ", kind])
-    tree = ds.load(model)
-    check_unconstrained(tree, model, [f"tool{i}" for i in (1, 3, 5)], rng)
-
     # two free branches, so that no row is redundant
     model = random_model(rng, ["FreeFlyer", kind, "RX", kind, "FreeFlyer", "PY"], parents_of=[0, 1, 2, 0, 4, 5])
     tree = ds.load(model)
@@ -313,9 +303,8 @@ def test_robots(name, root):
     if len(names) > 1:
         b = ds.Frame(names[-1], rng.uniform(-0.3, 0.3, 3), random_rotation(rng))
         used += [[ds.Point(a), ds.Point(b, axes="world")], [ds.Weld(a), ds.Point(a, b)], [ds.Weld(a, b)]]
-    turn, n = ROBOTS.index(name), len(METHODS)  # each robot by each method, each set by two
-    by = [[METHODS[(turn + k + by) % n] for by in (0, 2)] for k in range(len(used))]
-    checked = (check_constrained(tree, model, c, rng, methods=some) for c, some in zip(used, by, strict=True))
+    by = [METHODS[(ROBOTS.index(name) + k) % len(METHODS)] for k in range(len(used))]
+    checked = (check_constrained(tree, model, c, rng, methods=[some]) for c, some in zip(used, by, strict=True))
     assert sum(checked) >= 2
 
 

@@ -112,18 +112,18 @@ def test_soft_constraints(seed, method):
 @pytest.mark.slow
 def test_what_there_is_to_absorb():
     """Nothing, a constraint of the world alone, loops through the world, through one link, and inside one another."""
-    fixed, floating = ds.mechanisms.ladder(3), ds.mechanisms.star(3, 3)
+    fixed, floating = ds.mechanisms.ladder(2), ds.mechanisms.star(3, 2)
     loops = [
-        ds.Weld("branch1_3", "branch2_3"),
-        ds.Point("branch1_2", "branch2_1", axes="world"),
-        ds.Hinge("branch1_3", "hub", axis=(0, 1, 1)),
-        ds.Weld("branch1_1", "branch1_3"),
-        ds.Point(ds.Frame("branch3_3", (0.1, 0.2, 0.3)), "branch3_1"),
-        ds.Weld("hub"),
-        ds.Weld("world"),
+        ds.Point("branch1_2", "branch2_2"),
+        ds.Point("branch1_1", "branch2_1", axes="world"),
+        ds.Hinge("branch1_2", "hub", axis=(0, 1, 1)),
+        ds.Point("branch1_1", "branch1_2"),
+        ds.Point(ds.Frame("branch3_2", (0.1, 0.2, 0.3)), "branch3_1"),
+        ds.Point("hub"),
+        ds.Point("world"),
         ds.Rows("hub", np.eye(6)[[0, 0, 1, 1, 2, 3, 4, 5]]),
     ]
-    rungs = [ds.Weld(f"left{k}", f"right{k}") for k in (1, 2, 3)]
+    rungs = [ds.Weld(f"left{k}", f"right{k}") for k in (1, 2)]
     for tree, constraints in ((fixed, rungs), (floating, loops), (fixed, [ds.Weld("world")]), (fixed, [])):
         rng = np.random.default_rng(0)
         state = tree.random(rng, (3,)), rng.normal(size=tree.nv), rng.normal(size=tree.nv)
@@ -173,10 +173,10 @@ def test_compliance_of_each_state():
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(SOFT))
 def test_the_stiffer_the_closer_to_hard_constraints(method):
-    robot = ds.mechanisms.humanoid()
+    robot = ds.mechanisms.star(3, 4)
     rng = np.random.default_rng(0)
     state = robot.random(rng), rng.normal(size=robot.nv), rng.normal(size=robot.nv)
-    feet = [ds.Weld("left_foot"), ds.Point("right_foot", "left_hand")]
+    feet = [ds.Weld("branch1_4"), ds.Point("branch2_4", "branch3_4")]
     hard = ds.forward_dynamics(robot, *state, feet, method="kkt")
     distances = []
     for compliance in (1e-4, 1e-5, 1e-6):
@@ -263,76 +263,9 @@ def test_mujoco(seed, tmp_path, monkeypatch):
 # -- proximal iterations -------------------------------------------------------------------------------------------
 
 
-def pseudo_inverse(M, force, J, gamma):
-    free = np.linalg.solve(M, force)
-    MJ = np.linalg.solve(M, J.mT)
-    f = np.linalg.pinv(J @ MJ, rcond=1e-10, hermitian=True) @ (gamma - J @ free)
-    return (free + MJ @ f)[..., 0], f[..., 0]
-
-
 def two_legs():
     """A floating hub with two branches of four links."""
     return ds.mechanisms.star(2, 4)
-
-
-CORNERS = [ds.Frame("branch1_4", (x, y, -0.05)) for x in (-0.1, 0.1) for y in (-0.05, 0.05)]
-DOOR = [ds.Hinge(ds.Frame("branch1_2", (0.0, 0.0, z)), ds.Frame("branch2_2"), axis=(0, 0, 1)) for z in (0.0, 0.5)]
-DEPENDENT = {
-    "four points on one foot": (two_legs, [ds.Point(frame) for frame in CORNERS]),
-    "a door with two hinges": (lambda: ds.mechanisms.star(2, 6), DOOR),
-    "eight rows on one link": (
-        two_legs,
-        [ds.Rows("branch2_4", np.random.default_rng(1).normal(size=(8, 6)))],
-    ),
-    "nothing moves them": (two_legs, [ds.Weld("world"), ds.Point("branch2_3")]),
-    "more rows than joints": (lambda: ds.mechanisms.chain(4), [ds.Weld("link4")]),
-}
-
-
-@pytest.mark.turns(3)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "conflict"),
-    [
-        ("four points on one foot", True), ("four points on one foot", False), ("a door with two hinges", False),
-        ("a door with two hinges", True), ("eight rows on one link", True), ("nothing moves them", False),
-        ("more rows than joints", True),
-    ],
-)  # fmt: skip
-def test_dependent_rows(name, conflict):
-    robot, constraints = DEPENDENT[name][0](), DEPENDENT[name][1]
-    rng = np.random.default_rng(0)
-    v = rng.normal(size=(3, robot.nv)) * conflict
-    state = robot.random(rng, (3,)), v, rng.normal(size=(3, robot.nv))
-    more = {"targets": [rng.normal(size=c.size) for c in constraints]} if conflict else {"gravity": (0, 0, 0)}
-    solution = ds.forward_dynamics(robot, *state, constraints, method="proximal", **more)
-    M, force, J, gamma = system(robot, state, constraints, more)
-    qdd, f = pseudo_inverse(M, force, J, gamma)
-    assert error(solution.qdd, qdd) < LEAST_SQUARES
-    assert error(stacked(solution), f) < LEAST_SQUARES
-    left = J @ qdd[..., None] - gamma
-    assert error(solution.residual, np.linalg.norm(left[..., 0], axis=-1)) < LEAST_SQUARES
-    assert error(solution.constraint_residual(), left[..., 0]) < LEAST_SQUARES
-    kkt = ds.forward_dynamics(robot, *state, constraints, method="kkt", **more)
-    assert solution.status.tolist() == kkt.status.tolist() and np.array_equal(solution.rank, kkt.rank)
-    assert np.all(solution.rank < J.shape[-2])
-    kind = ds.DynamicsStatus.CONFLICTING if conflict else ds.DynamicsStatus.REDUNDANT
-    assert np.all(solution.status == kind)
-    assert solution.iterations.shape == (3,) and 0 < solution.iterations.max() < 30
-
-
-@pytest.mark.slow
-def test_conflicting_welds():
-    robot = two_legs()
-    rng = np.random.default_rng(0)
-    state = robot.random(rng), np.zeros(robot.nv), rng.normal(size=robot.nv)
-    twice = [ds.Weld("branch1_4"), ds.Weld("branch1_4")]
-    solution = ds.forward_dynamics(robot, *state, twice, method="proximal", targets=[np.full(6, 1e3), np.full(6, -1e3)])
-    assert solution.status == ds.DynamicsStatus.CONFLICTING and solution.rank == 6
-    assert solution.residual == pytest.approx(1e3 * np.sqrt(12))
-    assert np.abs(solution.forces[0] - solution.forces[1]).max() < 1e-6
-    one = ds.forward_dynamics(robot, *state, ds.Weld("branch1_4"), method="kkt")
-    assert error(solution.qdd, one.qdd) < LEAST_SQUARES
 
 
 @pytest.mark.turns(2)
@@ -341,8 +274,8 @@ def test_conflicting_welds():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_soft_and_hard_together(seed, method):
     """Hard rows between soft ones; the hard ones independent."""
-    robot = (ds.mechanisms.humanoid, lambda: ds.mechanisms.ladder(6))[seed % 2]()
-    ends = ("left_foot", "right_foot", "left_hand") if seed % 2 == 0 else ("left4", "right6", "left6")
+    robot = (lambda: ds.mechanisms.star(3, 3), lambda: ds.mechanisms.ladder(6))[seed % 2]()
+    ends = ("branch1_3", "branch2_3", "branch3_3") if seed % 2 == 0 else ("left4", "right6", "left6")
     constraints = [ds.Weld(ends[0]), ds.Point(ends[1], axes="world"), ds.Hinge(ends[2], ends[1]), ds.Weld(ends[0])]
     compliance = [0.01, None, np.geomspace(1e-5, 1, 5), 0.1]
     rng = np.random.default_rng(seed)
@@ -357,9 +290,9 @@ def test_soft_and_hard_together(seed, method):
 
 
 SETS = {
-    "welds and points of humanoid": (
-        ds.mechanisms.humanoid,
-        [ds.Weld("left_foot"), ds.Point(ds.Frame("right_foot", (0.1, 0.0, -0.05))), ds.Hinge("left_hand")],
+    "welds and points on branches": (
+        lambda: ds.mechanisms.star(3, 5),
+        [ds.Weld("branch1_5"), ds.Point(ds.Frame("branch2_5", (0.1, 0.0, -0.05))), ds.Hinge("branch3_5")],
     ),
     "seven rows on one link": (
         lambda: ds.mechanisms.chain(7),
@@ -416,8 +349,8 @@ def test_soft_rows_that_depend_on_one_another_near_singular_states(compliance):
 
 @pytest.mark.slow
 def test_soft_constraints_that_can_be_off():
-    robot = ds.mechanisms.humanoid()
-    feet = [ds.Weld("left_foot"), ds.Point("right_foot"), ds.Hinge("left_hand", "right_hand")]
+    robot = ds.mechanisms.star(4, 2)
+    feet = [ds.Weld("branch1_2"), ds.Point("branch2_2"), ds.Hinge("branch3_2", "branch4_2")]
     rng = np.random.default_rng(0)
     state = robot.random(rng, (2,)), rng.normal(size=(2, robot.nv)), rng.normal(size=(2, robot.nv))
     for compliance in (1e-5, [1e-5, 1e-3, 1e-2]):

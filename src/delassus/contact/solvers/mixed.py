@@ -20,11 +20,11 @@ from delassus.accuracy.status import CONFLICT
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP, MLCP
 from delassus.contact.results import Solution, SolverStatus, check_request
-from delassus.contact.solvers.double_double import SPLIT
 from delassus.contact.solvers.lemke import lemke
 from delassus.contact.solvers.linear import factor, substitute
 from delassus.errors import ConfigurationError, shown
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.fused import SPLIT
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

@@ -21,10 +21,11 @@ import numpy as np
 from delassus.algorithms.contact.law import cone
 from delassus.contact.assembly import Indices
 from delassus.contact.results import Impulses, SolverStatus
-from delassus.contact.solvers.double_double import cone_residual, natural_map, two_sum, velocities
+from delassus.contact.solvers.double_double import cone_residual, natural_map, velocities
 from delassus.contact.solvers.linear import mobilities, rounding
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.fused import two_sum
 
 PROXIMAL = 1e-13
 """``δ``: weight, relative to mobilities, of leaving redundant impulses where they are."""

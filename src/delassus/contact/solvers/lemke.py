@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
-from delassus.contact.results import STATUSES, Impulses, Solution, check_request
+from delassus.contact.results import STATUSES, Solution, check_request
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, RAY, SOLVED, TROUBLE, from_basis, gap, pivot, scales
 from delassus.contact.solvers.pyramids import impulses_of, linear_problem, unknowns
@@ -69,7 +69,7 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
 
 
 @compiled
-def from_impulses(
+def lemke_impulses(
     W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> tuple[Array, int, int]:
     """Impulses on pyramids; no pivot is needed if the contact modes of ``start`` still hold."""
@@ -83,14 +83,6 @@ def from_impulses(
             return impulses_of(z, directions, n), SOLVED, 0
     z, outcome, pivots = lemke_kernel(M, q, tolerance, limit)
     return impulses_of(z, directions, n), outcome, pivots
-
-
-def lemke_contacts(
-    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """Impulses by Lemke's method; see `delassus.contact.solvers.registry`."""
-    r, outcome, pivots = from_impulses(W, b, mu, friction_offset, directions, start, tolerance, limit)
-    return Impulses(r, STATUSES[outcome], pivots)
 
 
 def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -> Solution[L]:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.contact.problems import LCP
-from delassus.contact.results import STATUSES, Impulses, Solution, check_request, starting
+from delassus.contact.results import STATUSES, Solution, check_request, starting
 from delassus.contact.solvers.lemke import lemke_kernel
 from delassus.contact.solvers.linear import affine, assign
 from delassus.contact.solvers.pivoting import LIMIT, SOLVED, TROUBLE, from_basis, gap, scales
@@ -89,25 +89,15 @@ def pgs_kernel(
 
 
 @compiled
-def from_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, pyramids: tuple[Array, NDArray[np.int64]], start: Array,
-    tolerance: float, limit: int,
-) -> tuple[Array, int, int]:  # fmt: skip
-    """Impulses on pyramids, by their directions and the blocks of contacts, from those of a step before."""
-    directions, blocks = pyramids
+def pgs_impulses(
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> tuple[Array, int, int]:
+    """Impulses on pyramids by sweeps over contacts, from those of a step before."""
     M, q = linear_problem(W, b, mu, directions, friction_offset)
     z, _, _ = unknowns(W, b, mu, directions, start, friction_offset)
+    blocks = contact_blocks(mu.size, directions.shape[0])
     z, outcome, sweeps = pgs_kernel(M, q, blocks, z, tolerance, limit)
     return impulses_of(z, directions, mu.size), outcome, sweeps
-
-
-def pgs_contacts(
-    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """Impulses by projected Gauss–Seidel over contacts; see `delassus.contact.solvers.registry`."""
-    pyramids = directions, contact_blocks(mu.size, len(directions))
-    r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, pyramids, start, tolerance, limit)
-    return Impulses(r, STATUSES[outcome], sweeps)
 
 
 def pgs(

@@ -10,16 +10,13 @@ is perturbed by ``(ε, ε², …)``; the perturbations of a row are its coeffici
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
+from delassus.contact.assembly import Indices
 from delassus.contact.solvers.linear import affine, factor, substitute
 from delassus.spatial.rotations import Array
-
-Indices = NDArray[Any]
 
 SOLVED, RAY, LIMIT, TROUBLE = 0, 1, 2, 3
 """How it ended; `delassus.contact.results.STATUSES` in order."""

@@ -10,24 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from delassus.contact.assembly import Indices
 from delassus.contact.problems import check_directions
-from delassus.contact.results import SOLVED, Impulses, SolverStatus
+from delassus.contact.results import SOLVED, STATUSES, Impulses, SolverStatus
 from delassus.contact.solvers.admm import admm_contacts
 from delassus.contact.solvers.double_double import cone_residual
 from delassus.contact.solvers.interior import convex_contacts, interior_contacts
-from delassus.contact.solvers.lemke import lemke_contacts
+from delassus.contact.solvers.lemke import lemke_impulses
 from delassus.contact.solvers.linear import mobilities
-from delassus.contact.solvers.nsgs import nsgs_contacts, patch_impulses, quality
-from delassus.contact.solvers.pgs import pgs_contacts
+from delassus.contact.solvers.nsgs import nsgs_contacts, quality
+from delassus.contact.solvers.pgs import pgs_impulses
 from delassus.contact.solvers.pyramids import regular_directions
 from delassus.errors import unknown_name
 from delassus.model.check import check_number, check_whole
 from delassus.spatial.rotations import Array
+
+
+def on_pyramids(solve: Callable[..., tuple[Array, int, int]]) -> Callable[..., Impulses]:
+    """Impulses of what returns them with the number of a status, and that of iterations."""
+
+    def contacts(*given: Any) -> Impulses:
+        p, outcome, iterations = solve(*given)
+        return Impulses(p, STATUSES[outcome], iterations)
+
+    return contacts
 
 
 class SolverEntry(NamedTuple):
@@ -44,8 +54,8 @@ class SolverEntry(NamedTuple):
 
 SOLVERS: Mapping[str, SolverEntry] = MappingProxyType(
     {
-        "lemke": SolverEntry("linear", lemke_contacts, "nsgs"),
-        "pgs": SolverEntry("linear", pgs_contacts, "nsgs"),
+        "lemke": SolverEntry("linear", on_pyramids(lemke_impulses), "nsgs"),
+        "pgs": SolverEntry("linear", on_pyramids(pgs_impulses), "nsgs"),
         "nsgs": SolverEntry("cone", nsgs_contacts),
         "admm": SolverEntry("cone", admm_contacts, "nsgs"),
         "interior": SolverEntry("cone", interior_contacts, "nsgs"),
@@ -125,7 +135,7 @@ class ImpulseSolver:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
         if partner is not None and (partner >= 0).any():
             first = np.zeros(b.size) if start is None else start
-            return patch_impulses(W, b, mu, friction_offset, partner, first, self.tolerance, self.max_iterations)
+            return nsgs_contacts(W, b, mu, friction_offset, first, self.tolerance, self.max_iterations, partner)
         found = self._solved(self.name, W, b, mu, friction_offset, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:

@@ -305,7 +305,7 @@ contact/filters.py
   test_collision.py::test_a_fixed_base_is_a_parent_and_the_world_is_not
     apart = bases & (robots == robots[i]) → apart = bases
     if c.startswith(r + SEPARATOR)), key=len → if c.startswith(r + SEPARATOR)), key=lambda r: -len(r)
-  test_collision.py::test_friction_of_two_colliders_follows_the_rule[harmonic-mean-<lambda>]
+  test_scene_derivatives.py::test_friction_of_two_colliders[harmonic-mean]
     2.0 * a * b / (a + b) if a + b > 0.0 else 0.0 → 2.0 * a * b / (a + b)
   test_collision.py::test_ignored_pairs
     {collider.name, collider.link} → {collider.name}

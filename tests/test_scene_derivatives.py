@@ -408,6 +408,7 @@ def test_friction_of_two_colliders(rule):
         sim.step()
         return sim
 
+    assert slid(0.0, 0.0).scene.constraints()[0].friction == 0.0
     sim = slid(a, b)
     assert sim.contacts.friction == pytest.approx(RULES[rule](a, b), rel=1e-15)
     assert sim.scene.constraints()[0].friction == sim.contacts.friction[0]

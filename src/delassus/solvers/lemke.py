@@ -24,7 +24,7 @@ from delassus.compiler.jit.compile import compiled
 from delassus.solvers.linear import Indices, affine, assign, factor, substitute
 from delassus.solvers.problems import LCP
 from delassus.solvers.pyramids import impulses_of, linear_problem, unknowns
-from delassus.solvers.results import STATUSES, Impulses, Solution, check_request
+from delassus.solvers.results import STATUSES, Solution, check_request
 from delassus.spatial.rotations import Array
 
 SOLVED, RAY, LIMIT, TROUBLE = 0, 1, 2, 3
@@ -235,7 +235,7 @@ def lemke_kernel(M: Array, q: Array, tolerance: float, limit: int) -> tuple[Arra
 
 
 @compiled
-def from_impulses(
+def lemke_impulses(
     W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
 ) -> tuple[Array, int, int]:
     """Impulses on pyramids; no pivot is needed if the contact modes of ``start`` still hold."""
@@ -249,14 +249,6 @@ def from_impulses(
             return impulses_of(z, directions, n), SOLVED, 0
     z, outcome, pivots = lemke_kernel(M, q, tolerance, limit)
     return impulses_of(z, directions, n), outcome, pivots
-
-
-def lemke_contacts(
-    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """Impulses by Lemke's method; see `delassus.solvers.registry`."""
-    r, outcome, pivots = from_impulses(W, b, mu, friction_offset, directions, start, tolerance, limit)
-    return Impulses(r, STATUSES[outcome], pivots)
 
 
 def lemke(problem: L, *, tolerance: float = 1e-8, max_iterations: int = 10000) -> Solution[L]:

@@ -18,31 +18,14 @@ from numpy.typing import NDArray
 
 from delassus.compiler.jit.compile import compiled
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.fused import product_error
 
 Indices = NDArray[np.int64]
 
-SPLIT = 134217729.0
-"""2²⁷ + 1: cuts a float64 in two halves whose products are exact."""
 ROUNDING = 16 * 2.0**-53
 """Bound of the error of a sum of products, relative to the sum of their sizes."""
 PLAIN = 1e-11
 """Round-off, relative to the size of ``b``, up to which the plain sum will do."""
-
-
-def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """``a + b`` as rounded sums and what rounding left."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """``a b`` as rounded products and what rounding left."""
-    product = a * b
-    c, d = SPLIT * a, SPLIT * b
-    a1, b1 = c - (c - a), d - (d - b)
-    a2, b2 = a - a1, b - b1
-    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
 def _sum(terms: Iterable[float]) -> float:
@@ -58,16 +41,17 @@ def velocities(W: Array, r: Array, b: Array, low: Array | None = None) -> Array:
     noise = ROUNDING * float((np.abs(W) @ np.abs(r) + np.abs(b)).max(initial=0.0))
     if low is None and noise <= PLAIN * float(np.abs(b).max(initial=0.0)):
         return np.asarray(W @ r + b)
-    product, left = two_product(W, np.broadcast_to(r, W.shape))
+    product = W * r
+    left = product_error(W, r, product)
     rest = left if low is None else left + W * low
     return np.array([_sum((b[i], *product[i], *rest[i])) for i in range(b.size)])
 
 
 def cone_distance(r: Array, mu: Array, low: Array | None = None) -> Array:
     """``|r_t| − μ r_n`` of each row of ``r + low`` (n, 3), from differences of squares."""
-    p, e = two_product(mu, r[:, 2])
-    squares = [two_product(part, part) for part in (r[:, 0], r[:, 1], p)]
-    terms = [*squares[0], *squares[1], -squares[2][0], -squares[2][1], -2.0 * p * e]
+    p = mu * r[:, 2]
+    x, y, z = ((part * part, product_error(part, part, part * part)) for part in (r[:, 0], r[:, 1], p))
+    terms = [*x, *y, -z[0], -z[1], -2.0 * p * product_error(mu, r[:, 2], p)]
     if low is not None:
         terms += [2.0 * r[:, 0] * low[:, 0], 2.0 * r[:, 1] * low[:, 1], -2.0 * p * mu * low[:, 2]]
     t = np.hypot(r[:, 0], r[:, 1])

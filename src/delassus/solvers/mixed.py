@@ -20,10 +20,11 @@ from delassus.accuracy.status import CONFLICT
 from delassus.compiler.jit.compile import compiled
 from delassus.errors import ConfigurationError, shown
 from delassus.solvers.lemke import lemke
-from delassus.solvers.linear import SPLIT, factor, substitute
+from delassus.solvers.linear import factor, substitute
 from delassus.solvers.problems import LCP, MLCP
 from delassus.solvers.results import Solution, SolverStatus, check_request
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.fused import SPLIT
 
 EMPTY = 1e-12
 """Largest entry of a row that is empty, over the largest one of the matrix."""

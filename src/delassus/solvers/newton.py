@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from delassus.algorithms.contact.law import cone
-from delassus.solvers.linear import Indices, cone_residual, mobilities, natural_map, rounding, two_sum, velocities
+from delassus.solvers.linear import Indices, cone_residual, mobilities, natural_map, rounding, velocities
 from delassus.solvers.results import Impulses, SolverStatus
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
+from delassus.spatial.trace.fused import two_sum
 
 PROXIMAL = 1e-13
 """``δ``: weight, relative to mobilities, of leaving redundant impulses where they are."""

@@ -65,11 +65,18 @@ def quality(candidate: Candidate) -> tuple[bool, float]:
 
 
 class NsgsSearch:
-    """A problem, the best impulses that were found for it, and the number of iterations that may still be made."""
+    """A problem, the best impulses that were found for it, and the number of iterations that may still be made.
 
-    def __init__(self, W: Array, b: Array, mu: Array, friction_offset: Array, tolerance: float, limit: int) -> None:
+    Patches, groups that have a ``partner``, are known to the solver of islands alone.
+    """
+
+    def __init__(
+        self, W: Array, b: Array, mu: Array, friction_offset: Array, partner: Indices | None, tolerance: float,
+        limit: int,
+    ) -> None:  # fmt: skip
         self.W, self.laws, self.tolerance = W, (b, mu, friction_offset), tolerance
-        self.limit, self.iterations, self.cones = limit, 0, ConeLaws(mu, friction_offset, alone(mu.size))
+        self.limit, self.iterations, self.has_patches = limit, 0, partner is not None
+        self.cones = ConeLaws(mu, friction_offset, alone(mu.size) if partner is None else partner)
         self.best: Candidate = Impulses(np.zeros(b.size), SolverStatus.ITERATION_LIMIT, 0), np.inf
 
     @property
@@ -86,13 +93,21 @@ class NsgsSearch:
         return (p, residual) if residual <= self.tolerance else self.refined(W, p)
 
     def refined(self, W: Array, p: Array) -> tuple[Array, float]:
-        """Impulses by Newton's method, and their residual."""
+        """Impulses by Newton's method, with patches after as few sweeps as it takes, and their residual."""
+        if self.has_patches:
+            p, most = p.copy(), SWEEPS_BEFORE_NEWTON
+            return p, block_impulses(W, self.laws[0], self.cones, p, self.tolerance, most, MAX_PARTS)[0]
         p, _, residual = newton(W, *self.laws, p, self.tolerance)
         return p, residual
 
     def offer(self, p: Array, residual: float) -> None:
         """Take impulses, if they are better than what there is."""
-        self.best = min(self.best, concluded(self.W, *self.laws, p, residual, self.tolerance, 0), key=quality)
+        if self.has_patches:
+            status = SolverStatus.CONVERGED if residual <= self.tolerance else SolverStatus.ITERATION_LIMIT
+            found: Candidate = Impulses(p, status, 0), residual
+        else:
+            found = concluded(self.W, *self.laws, p, residual, self.tolerance, 0)
+        self.best = min(self.best, found, key=quality)
 
     def follow(self, weights: Array, end: float) -> float:
         """Follow a path of falling compliances; the last one solved (0: none).
@@ -124,20 +139,6 @@ class NsgsSearch:
         return last
 
 
-class PatchSearch(NsgsSearch):
-    """The same with patches, groups that have a ``partner``: by the solver of islands alone."""
-
-    def refined(self, W: Array, p: Array) -> tuple[Array, float]:
-        """Impulses by Newton's method, after as few sweeps as it takes, and their residual."""
-        p, most = p.copy(), SWEEPS_BEFORE_NEWTON
-        return p, block_impulses(W, self.laws[0], self.cones, p, self.tolerance, most, MAX_PARTS)[0]
-
-    def offer(self, p: Array, residual: float) -> None:
-        """Take impulses, if they are better than what there is."""
-        status = SolverStatus.CONVERGED if residual <= self.tolerance else SolverStatus.ITERATION_LIMIT
-        self.best = min(self.best, (Impulses(p, status, 0), residual), key=quality)
-
-
 def follow_paths(search: NsgsSearch, n_contacts: int) -> None:
     """Follow paths, one after the other, until one arrives."""
     weights, end, random, paths = np.ones(n_contacts), FIRST_COMPLIANCE, np.random.default_rng(0), 0
@@ -150,32 +151,24 @@ def follow_paths(search: NsgsSearch, n_contacts: int) -> None:
 
 
 def nsgs_contacts(
-    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """Impulses by nonsmooth Gauss–Seidel; see `delassus.solvers.registry`."""
-    search = NsgsSearch(W, b, mu, friction_offset, tolerance, limit)
-    search.offer(*search.swept(W, start, SWEEPS_ALONE, 0))
-    if not search.ended:
+    W: Array, b: Array, mu: Array, friction_offset: Array, start: Array, tolerance: float, limit: int,
+    partner: Indices | None = None,
+) -> Impulses:  # fmt: skip
+    """Impulses by nonsmooth Gauss–Seidel; see `delassus.solvers.registry`.
+
+    Groups of rows with a ``partner`` (n,) are patches, and these are their spins: there are no interior points then.
+    """
+    search = NsgsSearch(W, b, mu, friction_offset, partner, tolerance, limit)
+    search.offer(*search.swept(W, start, *((limit, MAX_PARTS) if search.has_patches else (SWEEPS_ALONE, 0))))
+    if not (search.ended or search.has_patches):
         most = min(INTERIOR_ITERATIONS, limit - search.iterations)
         r, residual, iterations = solved(W, b, mu, friction_offset, search.best[0].p, True, tolerance, most)
         search.iterations += iterations
         search.offer(r, residual)
-    if not search.ended:
+    if not (search.ended or search.has_patches):
         # a factorisation counts as a sweep for each contact, as it takes so long
         parts = (limit - search.iterations) // (MAX_FACTORISATIONS * mu.size)
         search.offer(*search.swept(W, start, limit, min(parts, MAX_PARTS)))
-    if not search.ended:
-        follow_paths(search, mu.size)
-    return search.best[0]._replace(iterations=search.iterations)
-
-
-def patch_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, partner: Indices, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """The same of a problem with patches, whose spins are their ``partner``: no interior points."""
-    search = PatchSearch(W, b, mu, friction_offset, tolerance, limit)
-    search.cones = ConeLaws(mu, friction_offset, partner)
-    search.offer(*search.swept(W, start, limit, MAX_PARTS))
     if not search.ended:
         follow_paths(search, mu.size)
     return search.best[0]._replace(iterations=search.iterations)

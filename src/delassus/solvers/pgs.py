@@ -20,7 +20,7 @@ from delassus.solvers.lemke import LIMIT, SOLVED, TROUBLE, from_basis, gap, lemk
 from delassus.solvers.linear import affine, assign
 from delassus.solvers.problems import LCP
 from delassus.solvers.pyramids import contact_blocks, impulses_of, linear_problem, unknowns
-from delassus.solvers.results import STATUSES, Impulses, Solution, check_request, starting
+from delassus.solvers.results import STATUSES, Solution, check_request, starting
 from delassus.spatial.rotations import Array
 
 L = TypeVar("L", bound=LCP)
@@ -88,25 +88,15 @@ def pgs_kernel(
 
 
 @compiled
-def from_impulses(
-    W: Array, b: Array, mu: Array, friction_offset: Array, pyramids: tuple[Array, NDArray[np.int64]], start: Array,
-    tolerance: float, limit: int,
-) -> tuple[Array, int, int]:  # fmt: skip
-    """Impulses on pyramids, by their directions and the blocks of contacts, from those of a step before."""
-    directions, blocks = pyramids
+def pgs_impulses(
+    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
+) -> tuple[Array, int, int]:
+    """Impulses on pyramids by sweeps over contacts, from those of a step before."""
     M, q = linear_problem(W, b, mu, directions, friction_offset)
     z, _, _ = unknowns(W, b, mu, directions, start, friction_offset)
+    blocks = contact_blocks(mu.size, directions.shape[0])
     z, outcome, sweeps = pgs_kernel(M, q, blocks, z, tolerance, limit)
     return impulses_of(z, directions, mu.size), outcome, sweeps
-
-
-def pgs_contacts(
-    W: Array, b: Array, mu: Array, friction_offset: Array, directions: Array, start: Array, tolerance: float, limit: int
-) -> Impulses:
-    """Impulses by projected Gauss–Seidel over contacts; see `delassus.solvers.registry`."""
-    pyramids = directions, contact_blocks(mu.size, len(directions))
-    r, outcome, sweeps = from_impulses(W, b, mu, friction_offset, pyramids, start, tolerance, limit)
-    return Impulses(r, STATUSES[outcome], sweeps)
 
 
 def pgs(

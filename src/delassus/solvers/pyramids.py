@@ -62,10 +62,15 @@ def linear_problem(W: Array, b: Array, mu: Array, directions: Array, friction_of
     return M, q
 
 
+@compiled
 def contact_blocks(n: int, n_directions: int) -> NDArray[np.int64]:
     """Unknowns of each contact (n, n_f + 2): what `pgs` solves for together."""
-    size = n * (n_directions + 1)
-    return np.hstack([np.arange(size).reshape(n, n_directions + 1), size + np.arange(n).reshape(n, 1)])
+    blocks = np.empty((n, n_directions + 2), np.int64)
+    for i in range(n):
+        for a in range(n_directions + 1):
+            blocks[i, a] = i * (n_directions + 1) + a
+        blocks[i, n_directions + 1] = n * (n_directions + 1) + i
+    return blocks
 
 
 @compiled

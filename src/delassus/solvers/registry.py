@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,24 @@ from delassus.errors import unknown_name
 from delassus.model.check import check_number, check_whole
 from delassus.solvers.admm import admm_contacts
 from delassus.solvers.interior import convex_contacts, interior_contacts
-from delassus.solvers.lemke import lemke_contacts
+from delassus.solvers.lemke import lemke_impulses
 from delassus.solvers.linear import Indices, cone_residual, mobilities
-from delassus.solvers.nsgs import nsgs_contacts, patch_impulses, quality
-from delassus.solvers.pgs import pgs_contacts
+from delassus.solvers.nsgs import nsgs_contacts, quality
+from delassus.solvers.pgs import pgs_impulses
 from delassus.solvers.problems import check_directions
 from delassus.solvers.pyramids import regular_directions
-from delassus.solvers.results import SOLVED, Impulses, SolverStatus
+from delassus.solvers.results import SOLVED, STATUSES, Impulses, SolverStatus
 from delassus.spatial.rotations import Array
+
+
+def on_pyramids(solve: Callable[..., tuple[Array, int, int]]) -> Callable[..., Impulses]:
+    """Impulses of what returns them with the number of a status, and that of iterations."""
+
+    def contacts(*given: Any) -> Impulses:
+        p, outcome, iterations = solve(*given)
+        return Impulses(p, STATUSES[outcome], iterations)
+
+    return contacts
 
 
 class SolverEntry(NamedTuple):
@@ -42,8 +52,8 @@ class SolverEntry(NamedTuple):
 
 SOLVERS: Mapping[str, SolverEntry] = MappingProxyType(
     {
-        "lemke": SolverEntry("linear", lemke_contacts, "nsgs"),
-        "pgs": SolverEntry("linear", pgs_contacts, "nsgs"),
+        "lemke": SolverEntry("linear", on_pyramids(lemke_impulses), "nsgs"),
+        "pgs": SolverEntry("linear", on_pyramids(pgs_impulses), "nsgs"),
         "nsgs": SolverEntry("cone", nsgs_contacts),
         "admm": SolverEntry("cone", admm_contacts, "nsgs"),
         "interior": SolverEntry("cone", interior_contacts, "nsgs"),
@@ -123,7 +133,7 @@ class ImpulseSolver:
             return Impulses(np.zeros(0), SolverStatus.CONVERGED, 0)
         if partner is not None and (partner >= 0).any():
             first = np.zeros(b.size) if start is None else start
-            return patch_impulses(W, b, mu, friction_offset, partner, first, self.tolerance, self.max_iterations)
+            return nsgs_contacts(W, b, mu, friction_offset, first, self.tolerance, self.max_iterations, partner)
         found = self._solved(self.name, W, b, mu, friction_offset, np.zeros(b.size) if start is None else start, accept)
         then = SOLVERS[self.name].then
         if found.status in SOLVED or not then:

@@ -76,21 +76,11 @@ def root_of(W: Array, Y: Array, order: Indices) -> int:
     return int(n)
 
 
-@compiled_for("impulses of contact problems")
-def block_impulses(
-    W: Array, b: Array, laws: ConeLaws, p: Array, tolerance: float, limit: int, parts: int
-) -> tuple[float, int]:
-    """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
-
-    Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
-    """
-    n, size, omega, speed = laws.mu.size, b.size, mobilities(W)[0], 0.0
-    for i in range(size):
-        speed = max(speed, abs(b[i]))
-    J, Y, blocks, r, d = (
-        np.zeros(size * size), np.zeros(size * size), np.empty((n, 3, 3)), np.empty((n, 3)), np.empty((n, 3)),
-    )  # fmt: skip
-    kind, tied, n_patches, unit = np.full(n, CONTACT), np.full(n, -1), 0, np.zeros(size * size)
+@inlined
+def block_island(W: Array, b: Array, laws: ConeLaws) -> tuple[Bodies, RowGroups, Islands]:
+    """One block, all groups of rows on it, and the island that they are."""
+    n, size = laws.mu.size, b.size
+    blocks, d, kind, tied, n_patches = np.empty((n, 3, 3)), np.empty((n, 3)), np.full(n, CONTACT), np.full(n, -1), 0
     for i in range(n):
         for c in range(3):
             d[i, c] = b[3 * i + c]
@@ -99,30 +89,52 @@ def block_impulses(
         if laws.partner[i] >= 0:
             j, n_patches = laws.partner[i], n
             kind[i], kind[j], tied[i], tied[j] = PATCH, SPIN, j, i
-    at, none, zero, ends = np.empty(n, np.int64), np.full(n, -1), np.zeros(1, np.int64), np.full(3, n)
-    ends[0] = 0
+    at, none, zero, unit = np.empty(n, np.int64), np.full(n, -1), np.zeros(1, np.int64), np.zeros(size * size)
     bodies = Bodies(np.zeros(2, np.int64), zero, unit, zero, unit, unit, unit, np.empty(0), zero, zero, unit, zero)
     law = RowLaws(
-        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), laws.mu, laws.friction_offset, omega, np.empty(n), np.ones(n),
-        tied, np.zeros((n_patches, SIZE)),
+        blocks, np.empty((n, 12)), d, np.zeros((n, 3)), laws.mu, laws.friction_offset, mobilities(W)[0], np.empty(n),
+        np.ones(n), tied, np.zeros((n_patches, SIZE)),
     )  # fmt: skip
     memory = RowMemory(np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.zeros((n, 3)))
+    J, Y, r = np.zeros(size * size), np.zeros(size * size), np.empty((n, 3))
     rows = RowGroups(kind, np.zeros(n, np.int64), none, at, at, J, Y, law, r, np.zeros(n), np.empty(n), memory)
-    of_none = np.empty(0), np.empty((0, 3)), np.empty(0)
-    islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, of_none[0], of_none[1], of_none[2])
-    g, x, some = np.zeros((13, 2), np.int64), np.empty((6, size)), np.empty(n, np.int64)
-    part = Islands(zero, g[10], g[11], some, g[12], zero, zero, of_none[0], of_none[1], of_none[2])
+    ends, lost, report, wanted = np.full(3, n), np.empty(0), np.empty((0, 3)), np.empty(0)
+    ends[0] = 0
+    islands = Islands(zero, zero, np.arange(2), np.arange(n), ends, zero, zero, lost, report, wanted)
+    return bodies, rows, islands
+
+
+@inlined
+def block_work(n: int, size: int) -> Work:
+    """Memory for an island of one block, of that size, and n groups of rows."""
+    zero, lost, report, wanted = np.zeros(1, np.int64), np.empty(0), np.empty((0, 3)), np.empty(0)
+    g, x = np.zeros((13, 2), np.int64), np.empty((6, size))
+    part = Islands(zero, g[10], g[11], np.empty(n, np.int64), g[12], zero, zero, lost, report, wanted)
     graph = BlockGraph(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9])
-    V, K, best_r = np.empty(size * size), np.empty(3 * size), np.empty((n, 3))
-    work = Work(graph, part, V, K, x[0], x[1], x[2], x[3], x[4], x[5], best_r)
-    v, own, units = np.zeros(size), np.zeros((size, size)), np.zeros((size, size))
+    V, K = np.empty(size * size), np.empty(3 * size)
+    return Work(graph, part, V, K, x[0], x[1], x[2], x[3], x[4], x[5], np.empty((n, 3)))
+
+
+@compiled_for("impulses of contact problems")
+def block_impulses(
+    W: Array, b: Array, laws: ConeLaws, p: Array, tolerance: float, limit: int, parts: int
+) -> tuple[float, int]:
+    """Impulses ``p`` (3n,) as `solve_island` finds them with so many sweeps and parts, to round-off by Newton's method.
+
+    Returns their residual (m/s) and the number of sweeps; a start within the tolerance is left as it is.
+    """
+    size, speed = b.size, 0.0
+    for i in range(size):
+        speed = max(speed, abs(b[i]))
+    bodies, rows, islands = block_island(W, b, laws)
+    v, own, units, work = np.zeros(size), np.zeros((size, size)), np.zeros((size, size)), block_work(laws.mu.size, size)
     for i in range(size):
         units[i, i] = 1.0
     options = StepOptions(0.0, 0.0, 0.0, 0.0, GOAL / ISLAND_GOAL * tolerance, 0.0, limit, 0.0, 0, parts, speed)
     lay_out(bodies, rows, units, W, size)
-    for i in range(n):
+    for i in range(laws.mu.size):
         add_compliance(rows, i, 0.0)
-        if kind[i] == PATCH:
+        if rows.kind[i] == PATCH:
             prepare_patch(bodies, rows, i)
     residual = violation(bodies, rows, islands, W, p, v)
     if residual <= tolerance:
@@ -130,17 +142,17 @@ def block_impulses(
     m, report = max(root_of(W, own, np.empty(size, np.int64)), 1), np.zeros(3)
     lay_out(bodies, rows, own, own, m)
     for c in range(m):
-        unit[c * m + c], v[c] = 1.0, 0.0
-    for i in range(n):
-        push(bodies, rows, i, r[i, 0], r[i, 1], r[i, 2], v)
+        bodies.L[c * m + c], v[c] = 1.0, 0.0
+    for i in range(laws.mu.size):
+        push(bodies, rows, i, rows.r[i, 0], rows.r[i, 1], rows.r[i, 2], v)
     solve_island(bodies, rows, work, islands, 0, v, options, report)
-    copy(r, p)
+    copy(rows.r, p)
     residual, goal = residual_of(bodies, rows, islands, 0, v), max(GOAL * tolerance, rounding(W, p, b))
     if goal < residual < RESIDUAL_FOR_NEWTON * speed:
         choose_part(rows, work, islands, 0, -1.0)
         entries = begin_part(bodies, rows, work, v)
         step_fully(bodies, rows, work, v, residual, goal, entries, FULL_DELTAS[0])
-        copy(r, p)
+        copy(rows.r, p)
     lay_out(bodies, rows, units, W, size)
     return violation(bodies, rows, islands, W, p, v), int(report[1])
 

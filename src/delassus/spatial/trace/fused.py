@@ -48,7 +48,7 @@ def fused_number(x: float, y: float, z: float) -> float:
 def _rounded_once(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, x * y + z)
     if x.dtype == np.float32:  # the product is exact in float64
-        exact = _to_odd(*_two_sum(x.astype(float) * y, z.astype(float))).astype(np.float32)
+        exact = _to_odd(*two_sum(x.astype(float) * y, z.astype(float))).astype(np.float32)
         return np.where(np.isfinite(exact) & np.isfinite(plain), exact, plain)
     is_rounded = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & (x != 0) & (y != 0)
     if not is_rounded.any():
@@ -66,15 +66,15 @@ def _scaled(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
     scale = np.maximum(exponent, of_z - FAR)
     z1 = np.ldexp(z1, np.clip(of_z - exponent, -FAR, FAR))
     high = x1 * y1
-    sum_high, sum_low = _two_sum(z1, _error(x1, y1, high))
-    total, rest = _two_sum(high, sum_high)
-    made: NDArray[Any] = np.ldexp(total + _to_odd(*_two_sum(sum_low, rest)), scale)
+    sum_high, sum_low = two_sum(z1, product_error(x1, y1, high))
+    total, rest = two_sum(high, sum_high)
+    made: NDArray[Any] = np.ldexp(total + _to_odd(*two_sum(sum_low, rest)), scale)
     for k in np.flatnonzero(np.abs(made) < LEAST):
         made[k] = fused_number(float(x[k]), float(y[k]), float(z[k]))
     return made
 
 
-def _error(x: NDArray[Any], y: NDArray[Any], product: NDArray[Any]) -> NDArray[Any]:
+def product_error(x: NDArray[Any], y: NDArray[Any], product: NDArray[Any]) -> NDArray[Any]:
     """What the rounded product of numbers misses."""
     (x1, x2), (y1, y2) = _halves(x), _halves(y)
     error: NDArray[Any] = x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
@@ -82,11 +82,12 @@ def _error(x: NDArray[Any], y: NDArray[Any], product: NDArray[Any]) -> NDArray[A
 
 
 def _halves(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    high = SPLIT * x - (SPLIT * x - x)
+    scaled = SPLIT * x
+    high = scaled - (scaled - x)
     return high, x - high
 
 
-def _two_sum(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def two_sum(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rounded sum, and what it misses."""
     total = x + y
     of_y = total - x

@@ -371,7 +371,7 @@ NOT_PUBLIC_WITHIN = {
     "delassus.compiler.jit.types.DUALS", "delassus.solvers.problems.ASYMMETRY",
     "delassus.solvers.linear.ROUNDING", "delassus.solvers.double_double.cone_distance",
     "delassus.solvers.linear.de_saxce", "delassus.solvers.double_double.natural_map",
-    "delassus.solvers.linear.mobilities", "delassus.contact.solvers.registry.TOLERANCE",
+    "delassus.solvers.linear.mobilities", "delassus.solvers.registry.TOLERANCE",
     "delassus.formats.mujoco.named.NamedModel", "delassus.model.inertia.from_pseudo_inertia",
     "delassus.model.inertia.parameters_in_frame", "delassus.model.inertia.pseudo_inertia",
     "delassus.model.kinematics.HEAVY", "delassus.model.topology.characteristic_length",

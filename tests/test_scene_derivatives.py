@@ -589,6 +589,7 @@ def what_turns(name, rng):
     free, half = ds.mechanisms.free_body(0.5, np.diag([1e-3, 1.2e-3, 2e-3])), np.sqrt(0.5)
     if name == "slides on a ball":
         colliders = replace(body, shape=ball, friction=0.1), Collider("world", Sphere(0.3), friction=0.1)
+        colliders = colliders[0], replace(colliders[1], surface_velocity=(0.1, 0.2, 0.05))
         return Scene(free, colliders), [0, 0, 0.39999, 0, 0, 0, 1], [0.5, 0.1, 0, 1.0, 0.4, 2.0]
     if name == "spins on a ball":  # without Coulomb's friction, tangents turn nothing
         colliders = (
@@ -614,8 +615,8 @@ def what_turns(name, rng):
         top = Collider("table/table", Cylinder(0.5, 0.02), (0, 0, -0.01), friction=0.4)
         scene = Scene({"table": ds.load(TABLE), "box": free}, [top, replace(body, link="box/body")])
         v = np.zeros(7)
-        v[scene.tree.v_index("table/hinge")], v[scene.tree.v_index("box/root_joint")] = 8.0, [0, 0.4, 0, 0, 0, 8.0]
-        return scene, scene.configuration(table=[0.0], box=[0.05, 0.0, 0.04999, 0, 0, 0, 1]), v
+        v[scene.tree.v_index("table/hinge")], v[scene.tree.v_index("box/root_joint")] = 10.0, [0, 0.3, 0, 0, 0, 10.0]
+        return scene, scene.configuration(table=[0.0], box=[0.03, 0.0, 0.04999, 0, 0, 0, 1]), v
     if name == "on one another":
         under, over = replace(body, link="box/body"), Collider("ball/body", ball, friction=0.5)
         scene = Scene({"box": free, "ball": free}, [under, over, plane])
@@ -656,13 +657,13 @@ def test_derivatives_of_what_turns(name):
     rng, seen, alike, kernel = np.random.default_rng(TURNING.index(name)), 0, 0, None
     scene, q, v = what_turns(name, rng)
     sim, nv = ds.Simulator(scene, q0=q, v0=v, dt=DT, tolerance=1e-13, max_overlap=1.0), scene.tree.nv
-    near, slip = 4e-8 if name in ON_FACES else 4e-7, {ROLLS: 3e-4, RIDES: 3e-3}.get(name, 0.02)
+    near, slip = 4e-8 if name in ON_FACES else 4e-7, {ROLLS: 3e-4, RIDES: 2.5e-3}.get(name, 0.02)
     apart = near if name == RIDES else 100 * near  # what is held opens by little more than it turns within a step
     if name in AS_KERNELS:
         how = {"tolerance": 1e-12, "sweeps": 5000}
         kernel = ds.compile(scene.tree, scene.constraints(), "contact_step_derivatives", **how)
         none = np.zeros(kernel.arguments[2].shape)
-    for _ in range(8):
+    for _ in range(6 if name == RIDES else 8):  # later it opens by less than what is of no matter
         for _ in range(3):
             sim.step()
         sim.q, sim.v = scene.tree.integrate(sim.q, 1e-5 * rng.normal(size=nv)), sim.v + slip * rng.normal(size=nv)

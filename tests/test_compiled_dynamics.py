@@ -557,20 +557,6 @@ def test_quaternions_stay_of_unit_length():
     )  # 0.8 of four
 
 
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-def test_status_of_a_single_rollout():
-    tree, _, q, v, tau = case("arm")
-    step = ds.compile(tree, [], "step")
-    status = ds.rollout(step, q[0], v[0], tau[:5], 0.01, return_status=True)[2]
-    assert status.shape == (5,) and set(status) == {ds.DynamicsStatus.SOLVED}
-    tree, points = two_points()  # dependent rows: step by step as direct calls
-    stands = ds.compile(tree, points, "step", active=True)
-    given = {"active": np.ones(2), "return_status": True}
-    status = ds.rollout(stands, tree.random(0), np.ones(tree.nv), np.ones((3, tree.nv)), 0.001, **given)[2]
-    assert status.shape == (3,) and ds.DynamicsStatus.SOLVED not in set(status)
-
-
 @pytest.mark.slow
 def test_statuses_of_rollouts_are_those_of_their_states():
     """Of a method that solves dependent rows and does not say so, on a random tree: of batches, and of one state."""

@@ -697,6 +697,17 @@ def test_what_is_free_meets_what_its_own_file_fixes_to_the_world():
     assert len(named_pairs(Scene(tree, [Collider("table", Sphere(1)), Collider("cup", Sphere(1))]))) == 1
 
 
+@pytest.mark.parametrize(("rule", "law"), [
+    ("geometric-mean", lambda a, b: np.sqrt(a * b)), ("max", max),
+    ("harmonic-mean", lambda a, b: 2 * a * b / (a + b) if a + b else 0.0),
+])  # fmt: skip
+def test_friction_of_two_colliders_follows_the_rule(rule, law):
+    for a, b in ((0.0, 0.0), (0.0, 0.8), (0.3, 0.0), (0.2, 0.8), (1.5, 0.5)):
+        scene = Scene(FREE, [Collider("body", Sphere(0.1), friction=a), Collider("world", HalfSpace(), friction=b)],
+                      friction_rule=rule)  # fmt: skip
+        assert CollisionDetector(scene).contacts([pose(np.eye(3), np.zeros(3))]).friction == pytest.approx([law(a, b)])
+
+
 def test_ignored_pairs():
     chain = ds.mechanisms.chain(4)
     colliders = [*chain_colliders(4), Collider("link4", Sphere(0.1), name="tip"), FLOOR]

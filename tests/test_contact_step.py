@@ -123,25 +123,6 @@ def test_overlaps_that_are_left_alone_are_an_option(length):
             assert A[2, 2] == pytest.approx(0.8 if back else 1.0, abs=0.01)
 
 
-@pytest.mark.slow
-def test_weight_and_momentum(biped):
-    """Impulses of the ground are the change of momentum and the weight; those of joints and loops change none."""
-    ends = [ds.Frame(foot, (0, 0, -0.25 + z)) for foot in FEET for z in (-0.1, 0.1)]
-    feet = [ds.Contact(sole, Capsule(RADIUS, 0.2), friction=0.8) for sole in SOLES]
-    kernel = step_of(biped, feet, tolerance=1e-9, sweeps=5000)
-    rng, n = np.random.default_rng(0), 20
-    q = on_the_ground(biped, biped.random(rng, batch=n), ends)
-    v, short = 0.5 * rng.normal(size=(n, biped.nv)), 1e-6  # momenta are those at the end of the step
-    q1, v1, p, residuals = kernel(q, v, np.zeros((n, *kernel.arguments[2].shape)), np.zeros(biped.nv), short)
-    change = (ds.momentum(biped, q1, v1) - ds.momentum(biped, q, v))[:, :3]
-    weight = np.array([0.0, 0.0, -sum(H[0, 0] for H in biped.inertias) * G])
-    impulse = np.stack([p[:, k:12:3].sum(axis=1) for k in range(3)], axis=-1)
-    np.testing.assert_allclose(change, short * weight + impulse, atol=1e-4 * np.abs(impulse).max())
-    assert np.count_nonzero(p[:, 2:12:3]) > 10 and residuals.max() < 1e-8
-    before, after = ds.kinetic_energy(biped, q, v), ds.kinetic_energy(biped, q1, v1)
-    assert np.all(after < before + 1e-5) and np.any(after < 0.9 * before)
-
-
 # -- the same by other ways ------------------------------------------------------------------------------------------
 
 

@@ -56,22 +56,11 @@ def assert_solved(sim: ds.Simulator) -> None:
 
 
 def test_a_stack_stays() -> None:
-    n = 5
-    q0 = np.concatenate([[0, 0, EDGE * (k + 0.5), *UPRIGHT] for k in range(n)])
-    sim = ds.Simulator(boxes(n), q0=q0, dt=5e-3, tolerance=1e-9)
-    sim.run(10.0)
-    assert np.abs(sim.q - q0).max() < 1e-5
-    assert_solved(sim)
-
-
-def test_a_tall_stack_needs_no_work() -> None:
     n = 10
     q0 = np.concatenate([[0, 0, EDGE * (k + 0.5), *UPRIGHT] for k in range(n)])
-    sim = ds.Simulator(boxes(n), q0=q0, dt=1e-3)
-    sim.run(1.0)
-    rest = sim.q.copy()
-    sim.run(0.1)
-    assert np.abs(sim.q - rest).max() < 1e-8 and len(sim.contacts) == 4 * n
+    sim = ds.Simulator(boxes(n), q0=q0, dt=5e-3, tolerance=1e-9)
+    sim.run(4.0)
+    assert np.abs(sim.q - q0).max() < 4e-6 and len(sim.contacts) == 4 * n
     assert_solved(sim)
 
 

@@ -12,7 +12,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
         "test_closed_loops.py::test_rows_are_dependent_where_loops_are_closed_or_everywhere": (
             ("closed is not None and closed[0] < closed[1]", "closed is not None and closed[0] <= closed[1]"),
             ("(closed is not None and closed[0] < closed[1]) or ", ""),
-            (" or _are_always_dependent(asked)", ""),
+            (" or are_always_dependent(tree, constraints)", ""),
         ),
     },
     "accuracy/pivots.py": {
@@ -536,7 +536,7 @@ SHORTCUTS: dict[str, dict[str, Faults]] = {
              "if self._count(best ^ {i}, root) < self._count(root, best):"),
         ),
         "test_plan.py::test_a_plan_has_the_root_and_the_payloads_that_it_names": (
-            ("c in constraints), *payloads)", "c in constraints))"),
+            ("tuple(constraints), tuple(payloads))", "tuple(constraints), ())"),
             ("if root != 0:\n            link", "if False:\n            link"),
         ),
         "test_plan.py::test_bases_are_not_shifted_where_the_world_or_another_base_matters": (

@@ -98,6 +98,8 @@ def test_demo_agrees_and_says_what_to_try(tmp_path: Path) -> None:
 
 def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
     """A row that is measured stands there before the next one is; what follows the table comes at its end."""
+    from delassus_studies.registry import publish
+
     file = io.StringIO()
     record = {"processor": "p", "versions": {"here": "1", "gone": "not installed"}, "times": {}}
 
@@ -115,7 +117,7 @@ def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
         yield "note"
 
     files, shown = {"file": tmp_path / "r.json", "csv": tmp_path / "r.csv"}, cli.Console(file=file, width=40)
-    cli.publish(shown, measured(), tables, **files, takes="a moment")
+    publish(shown, measured(), tables, **files, takes="a moment")
     assert file.getvalue().count("name") == 1 and "note" in file.getvalue()
     assert json.loads((tmp_path / "r.json").read_text())["times"] == {"first": "0", "the second": "1"}
     assert list(csv.reader((tmp_path / "r.csv").read_text().splitlines()))[2:] == [["first", "0"], ["the second", "1"]]

@@ -253,10 +253,12 @@ def test_the_generic_quadruped_has_the_names_of_go1():
 def test_without_descriptions_the_quadruped_is_the_generic_one(monkeypatch):
     module = sys.modules[quadruped.__module__]
 
-    def absent(*_, **__):
-        raise missing_dependency("example-robot-data", "robots", "go1")
+    def without_go1(robot, **options):
+        if robot == "go1":
+            raise missing_dependency("example-robot-data", "robots", "go1")
+        return ds.load(robot, **options)
 
-    monkeypatch.setattr(module, "load", absent)
+    monkeypatch.setattr(module, "load", without_go1)
     assert module.quadruped().scene.tree.name == "quadruped"
 
 

@@ -15,18 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from delassus import __version__
-from delassus.cli.tables import (
-    Console,
-    Csv,
-    Json,
-    check_folder,
-    check_target,
-    publish,
-    show,
-    table,
-    write_csv,
-    write_json,
-)
+from delassus.cli.tables import Console, Csv, Json, check_target, show, table, write_csv, write_json
 from delassus.errors import MissingDependencyError
 from delassus.quantities.keywords import Control, Method, OsimMethod, What
 
@@ -460,18 +449,14 @@ def audit(
     seconds: Annotated[float, typer.Option(min=0.0, help="Time to simulate (s).")] = 2.0,
     tolerance: Annotated[float, typer.Option(help="Velocity (m/s) that violations are held to.")] = 1e-6,
     penetration: Annotated[float, typer.Option(help="Depth (m) that bodies may overlap.")] = 1e-4,
-    plot: Annotated[
-        Path | None,
-        typer.Option(callback=check_folder, help="Draw it over time into this folder; needs the extra plot."),
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it over time into this folder; needs the extra plot.")] = None,
     file: Json = None,
     csv: Csv = None,
 ) -> None:
     """Audit the contact steps that MuJoCo takes of a scene (extra mjcf): violations, and what softness explains."""
-    from delassus.cli.audit import audited, draw, tables
+    from delassus.cli.audit import run
 
-    record = audited(console, scene, seconds, tolerance=tolerance, penetration=penetration)
-    publish(console, record, tables, file, plot, draw, csv)
+    run(console, scene, seconds, {"tolerance": tolerance, "penetration": penetration}, file, plot, csv)
 
 
 @app.command()

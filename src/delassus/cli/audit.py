@@ -8,10 +8,19 @@ from pathlib import Path
 from rich.progress import track
 from rich.table import Table
 
-from delassus.cli.tables import Console, Record, environment, table
+from delassus.cli.tables import Console, Record, check_folder, environment, publish, table
 from delassus.contact.audits.audit import Verdict, audit
 from delassus.errors import ModelError, require
 from delassus.pictures.plots import violations_figure
+
+
+def run(
+    console: Console, scene: Path, seconds: float, limits: dict[str, float],
+    file: Path | None, plot: Path | None, csv: Path | None,
+) -> None:  # fmt: skip
+    """Print an audit, write it to files and draw it into a folder."""
+    check_folder(plot)
+    publish(console, audited(console, scene, seconds, **limits), tables, file, plot, draw, csv)
 
 
 def audited(console: Console, scene: Path, seconds: float, **limits: float) -> Iterator[Record]:

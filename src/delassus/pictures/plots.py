@@ -21,7 +21,6 @@ from delassus.model.kinematics import world_poses
 from delassus.pictures.surfaces import collider_pose
 from delassus.scenes.mppi import Replan
 from delassus.simulate import Recording
-from delassus.spatial.joint_kinds import REVOLUTE
 from delassus.spatial.rotations import Array
 
 FRAMES = 6
@@ -280,7 +279,7 @@ def _joints(angles: Any, forces: Any, recording: Recording, joints: list[int], s
     tree = recording.require_scene().tree
     q = recording.q[:, [tree.q_slices[i].start for i in joints]]
     drawn = np.sort(np.argsort(-np.ptp(q, axis=0), kind="stable")[:MOST])
-    turning = all(tree.joints[joints[k]].kind is REVOLUTE for k in drawn)
+    turning = all(tree.joints[joints[k]].kind.name == "revolute" for k in drawn)
     for k, column in enumerate(drawn):
         name, time = tree.joint_names[joints[column]], recording.time[::step]
         angles.plot(time, q[::step, column], label=name, **_look(k))

@@ -6,13 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from delassus import Scene
+from delassus import Scene, load
 from delassus.contact import Collider, HalfSpace, Sphere
 from delassus.model.check import check_whole
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.edit.build import build_tree
-from delassus.scenes.ready import ReadyScene
-from delassus.spatial.joint_kinds import REVOLUTE
+from delassus.scenes.ready import ReadyScene, urdf_link
 
 LENGTH = 12.0
 """Length of the pendulum (m)."""
@@ -72,20 +69,12 @@ def pendulum(n: int = 12) -> ReadyScene:
     """
     n = check_whole("n", n, "The paper has 3 to 30.", least=1)
     radius = LENGTH / (2 * n)
-    ball = Sphere(radius)
-    centre = np.array([0.0, 0.0, -radius])
-    links = [RawLink("base"), *(RawLink(f"ball{k + 1}", 1.0, centre, np.diag(ball.inertia(1.0))) for k in range(n))]
-    joints = [
-        RawJoint(
-            f"hinge{k + 1}",
-            REVOLUTE,
-            f"ball{k}" if k else "base",
-            f"ball{k + 1}",
-            np.array([0.0, 0.0, -2.0 * radius if k else HEIGHT]),
-            axis=np.array([0.0, 1.0, 0.0]),
-        )
-        for k in range(n)
-    ]
+    ball, centre, parts = Sphere(radius), (0.0, 0.0, -radius), '<link name="base"/>'
+    for k in range(n):
+        parts += urdf_link(f"ball{k + 1}", 1.0, f"0 0 {-radius}", ball.inertia(1.0))
+        parts += f"""<joint name="hinge{k + 1}" type="continuous"><axis xyz="0 1 0"/>
+            <parent link="{f"ball{k}" if k else "base"}"/><child link="ball{k + 1}"/>
+            <origin xyz="0 0 {-2.0 * radius if k else HEIGHT}"/></joint>"""
     surface = partial(Collider, friction=FRICTION, restitution=RESTITUTION)
     to_the_left = [[0, 0, -1], [0, 1, 0], [1, 0, 0]]  # the wall's normal points to −x
     colliders = [
@@ -93,7 +82,7 @@ def pendulum(n: int = 12) -> ReadyScene:
         surface("world", HalfSpace(), name="floor"),
         surface("world", HalfSpace(), (WALL, 0.0, 0.0), to_the_left, name="wall"),
     ]
-    scene = Scene(build_tree(f"pendulum{n}", links, joints), colliders, gravity=(0.0, 0.0, -GRAVITY))
+    scene = Scene(load(f'<robot name="pendulum{n}">{parts}</robot>'), colliders, gravity=(0.0, 0.0, -GRAVITY))
     q0, v0 = np.zeros(n), np.zeros(n)
     q0[0], v0[0] = START_ANGLE, -START_RATE
     told = f"{n} balls on a string of hinges swing, strike the floor, bounce, and strike the wall"

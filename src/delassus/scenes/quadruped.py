@@ -9,11 +9,8 @@ import numpy as np
 from delassus import Scene, Tree, load
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.errors import DelassusWarning, MissingDependencyError
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.edit.build import build_tree
-from delassus.scenes.ready import ReadyScene
+from delassus.scenes.ready import ReadyScene, urdf_link
 from delassus.scenes.trot import LEGS, Trot
-from delassus.spatial.joint_kinds import REVOLUTE
 
 FOOT_RADIUS = 0.02
 """Radius of the feet (m)."""
@@ -74,21 +71,20 @@ def go1() -> Tree:
 
 def generic_quadruped() -> Tree:
     """Quadruped of 12 kg: a trunk with four legs of three joints, named as those of Unitree's robots are."""
-    x, y, side, rod = 0.19, 0.05, 0.08, 0.21
-    trunk = np.array([*TRUNK])
-    links = [RawLink("trunk", 6.0, np.zeros(3), 6.0 / 12 * np.diag(trunk @ trunk - trunk**2))]
-    joints = []
+    x, y, side, rod, trunk = 0.19, 0.05, 0.08, 0.21, np.array([*TRUNK])
+    parts = urdf_link("trunk", 6.0, "0 0 0", 6.0 / 12 * (trunk @ trunk - trunk**2))
     for leg in LEGS:
         ahead, left = (1.0 if leg[0] == "F" else -1.0), (1.0 if leg[1] == "L" else -1.0)
         hip, thigh, calf, foot = (f"{leg}_{part}" for part in ("hip", "thigh", "calf", "foot"))
-        for name, mass, com in ((hip, 0.5, (0, 0.5 * side * left, 0)), (thigh, 0.8, (0, 0, -rod / 4)),
-                                (calf, 0.15, (0, 0, -rod / 2)), (foot, 0.05, (0, 0, 0))):  # fmt: skip
+        for parent, name, mass, com, at, axis, joint in (
+            ("trunk", hip, 0.5, f"0 {0.5 * side * left} 0", f"{x * ahead} {y * left} 0", "1 0 0", "continuous"),
+            (hip, thigh, 0.8, f"0 0 {-rod / 4}", f"0 {side * left} 0", "0 1 0", "continuous"),
+            (thigh, calf, 0.15, f"0 0 {-rod / 2}", f"0 0 {-rod}", "0 1 0", "continuous"),
+            (calf, foot, 0.05, "0 0 0", f"0 0 {-rod}", "0 1 0", "fixed"),
+        ):
             across = mass * (0.04**2 + (rod**2 / 12 if name in (thigh, calf) else 0.0))
-            links.append(RawLink(name, mass, np.array(com, dtype=float), np.diag([across, across, mass * 0.04**2])))
-        for parent, child, place, axis in (("trunk", hip, (x * ahead, y * left, 0), (1, 0, 0)),
-                                           (hip, thigh, (0, side * left, 0), (0, 1, 0)),
-                                           (thigh, calf, (0, 0, -rod), (0, 1, 0))):  # fmt: skip
-            at, turns = np.array(place, dtype=float), np.array(axis, dtype=float)
-            joints.append(RawJoint(f"{child}_joint", REVOLUTE, parent, child, at, axis=turns, damping=0.01))
-        joints.append(RawJoint(f"{foot}_fixed", None, calf, foot, np.array([0.0, 0.0, -rod])))
-    return build_tree("quadruped", links, joints, root="floating")
+            parts += urdf_link(name, mass, com, (across, across, mass * 0.04**2))
+            parts += f"""<joint name="{name}_{"fixed" if name == foot else "joint"}" type="{joint}">
+                <parent link="{parent}"/><child link="{name}"/><origin xyz="{at}"/><axis xyz="{axis}"/>
+                <dynamics damping="0.01"/></joint>"""
+    return load(f'<robot name="quadruped">{parts}</robot>', root="floating")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,3 +44,10 @@ class ReadyScene:
     def simulator(self, **options: Any) -> Simulator:
         """Simulator at the start; ``options`` are those of `Simulator`, such as ``formulation="nmc-os"``."""
         return Simulator(self.scene, **{"q0": self.q0, "v0": self.v0, "dt": self.dt, **options})
+
+
+def urdf_link(name: str, mass: float, com: str, moments: Iterable[float]) -> str:
+    """URDF of a link with moments of inertia (kg m²) about its centre of mass."""
+    ixx, iyy, izz = moments
+    return f"""<link name="{name}"><inertial><origin xyz="{com}"/><mass value="{mass}"/>
+        <inertia ixx="{ixx}" iyy="{iyy}" izz="{izz}" ixy="0" ixz="0" iyz="0"/></inertial></link>"""

@@ -357,7 +357,8 @@ SHARED = {"delassus.errors", "delassus.frozen", "delassus.model.check"}
 """What messages and records are made with, and checks of arguments."""
 
 NOT_PUBLIC = {
-    "delassus.compiler.jit.compile.compiled", "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape",
+    "delassus.compiler.jit.compile.compiled", "delassus.constraints.contact.contacts_of",
+    "delassus.model.kinematics.world_poses", "delassus.model.shapes.Shape",
     "delassus.simulate.simulator.Controller", "delassus.spatial.rotations.Array",
     "delassus.spatial.rotations.matrix_to_quaternion", "delassus.spatial.rotations.rotation_between",
 }  # fmt: skip

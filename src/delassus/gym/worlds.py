@@ -17,7 +17,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from delassus import Contact, CudaKernel, Frame, Kernel, Scene, rollout
+from delassus import CudaKernel, Frame, Kernel, Scene, rollout
+from delassus.constraints.contact import contacts_of
 from delassus.contact import Collider, HalfSpace
 from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.gym.arrays import (
@@ -295,7 +296,7 @@ class Worlds(VectorEnv[Floats, Floats, NDArray[Any]]):
 
     def scene(self) -> Scene:
         """What pictures show: the robot with its contacts, on the planes that these touch."""
-        contacts = [c for c in self.kernel.request.constraints if isinstance(c, Contact)]
+        contacts = contacts_of(self.kernel.request.constraints)
         planes = {c.ground if isinstance(c.ground, Frame) else Frame("world"): None for c in contacts}
         placed = [(c.frame, c.shape) for c in contacts] + [(frame, HalfSpace()) for frame in planes]
         return Scene(self.tree, [Collider(at.link, shape, at.position, at.rotation) for at, shape in placed])

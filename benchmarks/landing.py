@@ -16,7 +16,7 @@ import delassus as ds
 from delassus.cli.tables import environment
 from delassus.pictures.plots import COLOURS, SMALL, save_figure
 from delassus.scenes.quadruped import FOOT_RADIUS, TRUNK, generic_quadruped
-from delassus.scenes.trot import LEGS, Legs
+from delassus.scenes.trot import LEGS, leg_angles, rod_of
 from delassus.spatial.rotations import quaternion_to_matrix
 from delassus_studies.figures import side_by_side, stamp, tidy
 
@@ -33,7 +33,7 @@ def landing():
     options = {"control": "pd", "friction": "input", "restitution": "input", "payloads": ["trunk"]}
     step = ds.compile(robot, feet, "contact_step", tolerance=1e-9, sweeps=300, **options)
     q0 = robot.neutral()
-    q0[7:] = np.tile(Legs(robot).angles(0.28, 0.0, 0.0), 4)
+    q0[7:] = np.tile(leg_angles(rod_of(robot), 0.28, 0.0, 0.0), 4)
     target = q0.copy()
     q0[2] = 0.28 + FOOT_RADIUS + 0.3
     v0 = np.zeros(robot.nv)

@@ -17,7 +17,7 @@ import numpy as np
 
 import delassus as ds
 from delassus.scenes.quadruped import FOOT_RADIUS, go1, on_floor
-from delassus.scenes.trot import LEGS, Legs
+from delassus.scenes.trot import LEGS, leg_angles, rod_of
 from delassus.simulate.recording import Recorder
 from delassus.spatial.rotations import quaternion_to_matrix
 
@@ -65,7 +65,7 @@ class Trot:
         self.changes = self.difference.derivative("tangent_jacobian", by="q_end")
         self.tree, self.push, self.at = tree, push, at
         self.q0 = tree.neutral()
-        self.q0[2], self.q0[7:] = HEIGHT, np.tile(Legs(tree).angles(STANDING, 0.0, 0.0), 4)
+        self.q0[2], self.q0[7:] = HEIGHT, np.tile(leg_angles(rod_of(tree), STANDING, 0.0, 0.0), 4)
         self.velocity = np.r_[speed, np.zeros(17)]
         weight, J = ds.bias_force(tree, self.q0, np.zeros(18)), self.jacobian(self.q0)
         self.standing = (weight - J.T @ np.linalg.lstsq(J[:, :6].T, weight[:6], rcond=None)[0])[6:]

@@ -19,13 +19,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import delassus as ds
+from delassus.cli.tables import environment
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from delassus.pictures.plots import save_figure
 from delassus.pictures.video import write_video
 from delassus.scenes.quadruped import go1
 from delassus.simulate.recording import Recorder, Recording
 from delassus_studies.figures import side_by_side, stamp, tidy
-from delassus_studies.timing import environment
 
 Array = np.ndarray
 

@@ -124,8 +124,8 @@ class Check:
             request = calls.call_of(case.asked, wide, (self.n,))
             direct = request.run()
             if case.asked.has_status:
-                self.status = request.status
-                self.worst = self.estimated(request)
+                self.status = request.resolved.status
+                self.worst = request.resolved.error
                 self.solved = self.solved & (self.status == Status.SOLVED)
             noise = self.rounding(exact, float)
             for name, x in direct.items():
@@ -135,10 +135,6 @@ class Check:
             self.expected, self.again = case.interpreted(self.values, self.dtype, np.longdouble), exact
             self.solved = self.solved & self.converged(self.expected)
         self.noise = self.rounding(self.expected, self.dtype)
-
-    def estimated(self, request):
-        """Errors of a request that has been run (n,), of its worst system."""
-        return np.max([np.zeros(self.n), *(x.error for x in request.resolved)], axis=0)
 
     def dependent(self, wide):
         """The same of rows that depend on one another: what NumPy finds, and its forces are those of least norm."""
@@ -157,7 +153,7 @@ class Check:
         self.noise = dict.fromkeys(self.expected, np.finfo(float).eps * condition)
         self.solved = condition < 1.0 / NULL
         if case.asked.has_status:
-            self.status = request.status
+            self.status = request.resolved.status
             self.solved &= np.isin(self.status, (Status.SOLVED, Status.REDUNDANT, Status.CONFLICTING))
             is_regular = np.linalg.matrix_rank(J, tol=NULL * sizes[:, 0]) == acting.sum(axis=1)
             is_unsolved = not evaluate.number_of_systems(
@@ -345,7 +341,7 @@ class Check:
         if case.asked.is_chosen and case.constraints and case.asked.has_status and not case.is_dependent:
             request = calls.call_of(replace(case.asked, method=OF_FUNCTIONS), self.values, (self.n,))
             request.run()
-            estimate = np.maximum(estimate, self.estimated(request))
+            estimate = np.maximum(estimate, request.resolved.error)
         first, alone = self.part(slice(k, k + 1)), {key: x[k].tolist() for key, x in self.values.items()}
         for name in FUNCTIONS.get(case.name, ()):
             call = getattr(ds, name)

@@ -250,7 +250,7 @@ def test_many_loops_in_extended_precision(monkeypatch):
     doubtful.error_bound = 1e-13
     found = list(doubtful.run().values())
     wanted = dense(case, states)
-    assert np.all(doubtful.status == ds.DynamicsStatus.SOLVED) and np.all(doubtful.resolved[0].error < 1e-13)
+    assert np.all(doubtful.resolved.status == ds.DynamicsStatus.SOLVED) and np.all(doubtful.resolved.error < 1e-13)
     assert worst(found[0], wanted[0]) < CLOSE and worst(found[1], wanted[1]) < CLOSE
 
 

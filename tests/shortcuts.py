@@ -25,6 +25,9 @@ algorithms/contact/problem.py
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
+compiler/machine/cpu.py
+  test_threads.py::test_calls_take_no_lock_of_llvm
+    ········weakref.finalize(self, _ENDED.append, self._engine).atexit = False↵ →
 compiler/passes/allocate.py
   test_allocate.py::test_steps_compute_the_graph
     ············for x in self.next_use:↵                self._store(x)↵ →

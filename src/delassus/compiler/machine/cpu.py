@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,6 +176,10 @@ def _announce_memory() -> None:
         llvm.add_symbol(name, cast(int, ctypes.cast(getattr(library, name), ctypes.c_void_p).value))
 
 
+_ENDED: list[Any] = []
+"""Code that nobody calls any more, freed where the next is made: LLVM's lock is no place for garbage to wait."""
+
+
 class ObjectCode:
     """Object code in memory, ready to be called; keep it as long as its addresses are used.
 
@@ -186,9 +191,11 @@ class ObjectCode:
         import llvmlite.binding as llvm
 
         _announce_memory()
+        _ENDED.clear()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(host()), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(payload))
         self._engine.finalize_object()
+        weakref.finalize(self, _ENDED.append, self._engine).atexit = False
         self._known: dict[str, int] = {}
 
     def address(self, function: str) -> int:

@@ -145,6 +145,8 @@ def test_every_shape_and_force_can_be_drawn():
         names = set(viewer._server.scene._handle_from_node_name)
         assert sum("surface" in name for name in names) >= len(scene.colliders) - 1
         assert sum("half_space" in name for name in names) == 1
+        viewer._stopped.set()  # its thread draws, too
+        viewer._thread.join()
         for show in (True, False, True):
             paths = arm.random(2)[:4].reshape(1, -1, 1) * np.ones(3) if show else np.zeros((0, 0, 3))
             viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show, paths, follow=True)

@@ -134,6 +134,19 @@ def rows_of_a_body(ops, x):
     return [y for (found,) in ops.map(body, again) for y in ops.entries(found)[0]]
 
 
+def results_that_nothing_reads(ops, x):
+    """Of most rows two results are not read, of the others calls read them."""
+
+    def body(a):
+        p, q, r = ops.entries(a)[0]
+        return [ops.matrix([[p * q + x[0], p - q * x[1], r * r + q]])]
+
+    rows = [(ops.matrix([[x[k % N], x[3] - k, x[1] + k]]),) for k in range(12)]
+    first = [ops.entries(made)[0] for (made,) in ops.map(body, rows)]
+    again = ops.map(body, [(ops.matrix([row]),) for row in first[:3]])
+    return [*(y for y, *_ in first[3:]), *(y for (made,) in again for y in ops.entries(made)[0])]
+
+
 def loop_from_calls(ops, x):
     """A loop that starts from what calls give alone, reads it, and has products in its body."""
     A = ops.matrix([[x[(i + j) % N] + 0.1 * i for j in range(8)] for i in range(8)])
@@ -214,8 +227,8 @@ def sines_of_results(ops, x):
 
 
 CASES = [
-    root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body, loop_from_calls,
-    loops_in_place, a_pass_that_few_want, sines_of_results, calls_in_passes,
+    root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body,
+    results_that_nothing_reads, loop_from_calls, loops_in_place, a_pass_that_few_want, sines_of_results, calls_in_passes,
 ]  # fmt: skip
 
 

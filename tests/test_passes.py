@@ -99,9 +99,10 @@ def test_zeros_of_both_signs_are_two_constants():
 
 def test_quotients_by_one_number_share_its_reciprocal():
     def make(g):
-        return [g.div(g.x, g.z), g.div(g.y, g.z), g.div(g.constant(1.0), g.z), g.div(g.constant(-1.0), g.z)]
+        return [g.div(g.x, g.z), g.div(g.y, g.z), *(g.div(g.constant(c), g.z) for c in (1.0, -1.0, 3.0, -0.5))]
 
-    assert after(passes.share_reciprocals, make) == ["((1 / z) * x)", "((1 / z) * y)", "(1 / z)", "negate((1 / z))"]
+    found = ["((1 / z) * x)", "((1 / z) * y)", "(1 / z)", "negate((1 / z))", "((1 / z) * 3)", "((1 / z) * -0.5)"]
+    assert after(passes.share_reciprocals, make) == found
     build = Symbols()
     assert passes.share_reciprocals(build.graph([make(build)])).count().div == 1
 

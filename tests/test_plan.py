@@ -344,12 +344,14 @@ def test_a_search_ends_where_its_effort_is_spent(monkeypatch):
     """What it has by then is still no worse than any named method."""
     tree, constraints = robots.stem(4, 4, 1), tuple(welds(*tips(4, 1)))
     whole = plan(tree, constraints)
+    effort = plan.__globals__["EFFORT"]
     monkeypatch.setitem(plan.__globals__, "EFFORT", 1)
     _plan.cache_clear()
     short = plan(tree, constraints)
     assert short.considered < 0.7 * whole.considered
     assert whole.operations <= short.operations <= min(short.named.values())
     monkeypatch.setitem(plan.__globals__, "ALL_CUTS_UP_TO", 0)
+    monkeypatch.setitem(plan.__globals__, "EFFORT", effort)
     _plan.cache_clear()
     stepwise = plan(tree, constraints)  # cut sets are changed by one link at a time
     assert whole.operations <= stepwise.operations <= min(stepwise.named.values())

@@ -228,7 +228,8 @@ def sines_of_results(ops, x):
 
 CASES = [
     root_by_newton, swapped, two_loops, once, not_at_all, long_body, tiles, rows_of_a_body,
-    results_that_nothing_reads, loop_from_calls, loops_in_place, a_pass_that_few_want, sines_of_results, calls_in_passes,
+    results_that_nothing_reads, loop_from_calls, loops_in_place, a_pass_that_few_want, sines_of_results,
+    calls_in_passes,
 ]  # fmt: skip
 
 

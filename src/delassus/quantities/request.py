@@ -377,6 +377,8 @@ def request(
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
+    elif "independent" in quantity.options:  # clusters of links are small
+        checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
         limits, passive = check_flag("limits", options.get("limits", True)), options.get("passive", "model")

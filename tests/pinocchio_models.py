@@ -80,6 +80,14 @@ SIMPLE = {
     "Translation": lambda rng: pin.JointModelTranslation(),
 }
 
+HINGED = {
+    "SphericalZYX": lambda rng: pin.JointModelSphericalZYX(),
+    "Universal": lambda rng: pin.JointModelUniversal(unit(rng), unit(rng)),
+}
+"""Joints of several hinges: Pinocchio's derivatives leave out that their axes turn."""
+
+ALL = SIMPLE | HINGED
+
 
 def random_placement(rng):
     return pin.SE3(random_rotation(rng), rng.uniform(-0.5, 0.5, 3))
@@ -95,7 +103,7 @@ def composite(rng, kinds):
     """Composite joint of these kinds; a list among them is a composite in the composite."""
     joint = pin.JointModelComposite()
     for kind in kinds:
-        joint.addJoint(composite(rng, kind) if isinstance(kind, list) else SIMPLE[kind](rng), random_placement(rng))
+        joint.addJoint(composite(rng, kind) if isinstance(kind, list) else ALL[kind](rng), random_placement(rng))
     return joint
 
 
@@ -105,7 +113,7 @@ def random_model(rng, kinds, depth_first=True, parents_of=None):
     model.name = "random"
     parents = [0]
     for i, kind in enumerate(kinds, start=1):
-        joint = composite(rng, kind) if isinstance(kind, list) else SIMPLE[kind](rng)
+        joint = composite(rng, kind) if isinstance(kind, list) else ALL[kind](rng)
         parent = int(rng.choice(parents[-3:])) if parents_of is None else parents_of[i - 1]
         if depth_first:  # only joints on the way from the last one to the world may carry the next
             while parents[-1] != parent:

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import SOFT, UNCONSTRAINED
+from internals import SOFT, UNCONSTRAINED, tree_to_pinocchio
 from tools import ROUND_OFF, direct, error, random_rotation
 
 pin = pytest.importorskip("pinocchio")
 
 from pinocchio_models import (  # noqa: E402  (they need Pinocchio)
     FILES,
+    HINGED,
     SIMPLE,
     anchor,
     is_depth_first,
@@ -270,6 +271,22 @@ def test_joint_type(kind):
     for k, constraints in enumerate(sets):  # all pairs of kind, set and method
         method = METHODS[(k + KINDS.index(kind)) % len(METHODS)]
         assert check_constrained(tree, model, constraints, rng, hold=k >= 4, methods=[method])
+
+
+@pytest.mark.parametrize("kind", HINGED)
+def test_joints_of_hinges(kind):
+    """Values are the model's, and derivatives those of a model whose hinges are joints of their own."""
+    rng = np.random.default_rng(zlib.crc32(kind.encode()))
+    model = random_model(rng, ["FreeFlyer", kind, "RX", kind, "PY", kind], parents_of=[0, 1, 2, 0, 4, 5])
+    tree, data = ds.load(model), model.createData()
+    (q, v, tau), qdd, none = state(tree, rng), rng.normal(size=tree.nv), {"passive": "none"}
+    assert error(ds.inverse_dynamics(tree, q, v, qdd, **none), pin.rnea(model, data, q, v, qdd)) < DYNAMICS
+    assert error(ds.forward_dynamics(tree, q, v, tau, **none).qdd, pin.aba(model, data, q, v, tau)) < ACCELERATION
+    assert ds.kinetic_energy(tree, q, v) == pytest.approx(pin.computeKineticEnergy(model, data, q, v), rel=DYNAMICS)
+    assert error(ds.momentum(tree, q, v), pin.computeCentroidalMomentum(model, data, q, v).vector) < DYNAMICS
+    a, b = (ds.Frame(t, rng.uniform(-0.3, 0.3, 3), random_rotation(rng)) for t in ("tool3", "tool6"))
+    assert check_constrained(tree, model, [ds.Weld(a), ds.Point(b, a)], rng, methods=METHODS)
+    check_unconstrained(tree, tree_to_pinocchio(tree), ["tool3", "tool6"], rng)
 
 
 @pytest.mark.turns(2)

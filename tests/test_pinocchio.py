@@ -29,8 +29,8 @@ from tools import AGREEMENT, error, in_turns, random_rotation, unit_diagonal
 pin = pytest.importorskip("pinocchio")
 
 from pinocchio_models import (  # noqa: E402  (they need Pinocchio)
+    ALL,
     FILES,
-    SIMPLE,
     composite,
     is_depth_first,
     random_inertia,
@@ -358,7 +358,7 @@ def check(model, rng):
 
 
 @pytest.mark.turns(3)
-@pytest.mark.parametrize("kind", SIMPLE)
+@pytest.mark.parametrize("kind", ALL)
 def test_joint_type(kind):
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     check(random_model(rng, [kind]), rng)
@@ -383,7 +383,7 @@ def test_joint_type(kind):
 @pytest.mark.parametrize("seed", range(8))
 def test_random_trees(seed, depth_first):
     rng = np.random.default_rng(seed)
-    kinds = ["FreeFlyer", *rng.choice(list(SIMPLE), 12)]
+    kinds = ["FreeFlyer", *rng.choice(list(ALL), 12)]
     rng.shuffle(kinds)
     check(random_model(rng, [str(kind) for kind in kinds], depth_first), rng)
 
@@ -392,7 +392,7 @@ def test_random_trees(seed, depth_first):
 @pytest.mark.parametrize("seed", range(6))
 def test_composites(seed):
     rng = np.random.default_rng(seed)
-    few = [str(kind) for kind in rng.choice(list(SIMPLE), 4)]
+    few = [str(kind) for kind in rng.choice(list(ALL), 4)]
     check(random_model(rng, [[few[0]], [few[1], few[2]], few[3], ["RX", ["Planar", "RUBY"], "Spherical"]]), rng)
     check(random_model(rng, [["FreeFlyer", "RZ"], ["PX", "RevoluteUnboundedUnaligned", "Translation"], "RY"]), rng)
 
@@ -472,17 +472,17 @@ def test_limits():
 
 def test_kinds():
     rng = np.random.default_rng(0)
-    tree = tree_from_pinocchio(random_model(rng, list(SIMPLE)))
+    tree = tree_from_pinocchio(random_model(rng, list(ALL)))
     expected = [joint_kinds.REVOLUTE] * 3 + [joint_kinds.COS_SIN] * 3 + [joint_kinds.PRISMATIC] * 3
     expected += [joint_kinds.REVOLUTE, joint_kinds.COS_SIN, joint_kinds.PRISMATIC, joint_kinds.FREE, joint_kinds.BALL]
-    assert [j.kind for j in tree.joints] == [*expected, joint_kinds.PLANAR, joint_kinds.TRANSLATION]
+    expected += [joint_kinds.PLANAR, joint_kinds.TRANSLATION]
+    assert [j.kind for j in tree.joints] == expected + [joint_kinds.REVOLUTE] * 5  # Euler angles and a universal joint
+    assert tree.joint_names[-5:] == ("joint17:1", "joint17:2", "joint17:3", "joint18:1", "joint18:2")
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 OTHERS = {
-    "SphericalZYX": lambda: pin.JointModelSphericalZYX(),
-    "Universal": lambda: pin.JointModelUniversal(np.array([1.0, 0, 0]), np.array([0, 1.0, 0])),
     "HX": lambda: pin.JointModelHX(0.1),
     "HY": lambda: pin.JointModelHY(0.1),
     "HZ": lambda: pin.JointModelHZ(0.1),

@@ -1,14 +1,14 @@
 """Pinocchio: ``pinocchio.Model`` → `Tree` with the same ``q`` and ``v``, and back.
 
-Joints keep the model's order, so that the same vectors go into both. A composite joint becomes a chain of links, all
-but the last of them without mass. The inertia of motors is what Pinocchio adds to its mass matrix: ``model.armature``
-(none of its algorithms reads ``rotorInertia`` and ``rotorGearRatio``). Limits of effort, speed and friction are those
-of the positive direction.
+Joints keep the model's order, so that the same vectors go into both. A joint of several hinges (a universal joint, one
+of Euler angles, a composite) becomes a chain of links, all but the last of them without mass. The inertia of motors is
+what Pinocchio adds to its mass matrix: ``model.armature`` (none of its algorithms reads ``rotorInertia`` and
+``rotorGearRatio``). Limits of effort, speed and friction are those of the positive direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,12 @@ UNIT_AXIS = 1e-6
 
 _KINDS = {word: kind for kind, words in JOINTS[PINOCCHIO].items() for word in words.split()}
 """Kind of each joint that a tree can hold, by Pinocchio's name without ``JointModel``."""
+
+_HINGES: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "SphericalZYX": lambda pin, joint: [pin.JointModelRZ(), pin.JointModelRY(), pin.JointModelRX()],
+    "Universal": lambda pin, joint: [pin.JointModelRevoluteUnaligned(axis) for axis in (joint.axis1, joint.axis2)],
+}
+"""Hinges, one on the other, whose angles and their rates are ``q`` and ``v`` of a joint, by its name."""
 
 _BOUNDS = (("DryFrictionLimit", "friction"), ("EffortLimit", "effortLimit"), ("VelocityLimit", "velocityLimit"))
 """Attributes of a model: after ``lower`` and ``upper``; and those of both directions, before Pinocchio 4."""
@@ -210,7 +216,14 @@ def _link(name: str, inertia: Any) -> RawLink:
 
 def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKind, Any]]:
     """Joints that a joint is composed of, each with its kind and its placement on the one before."""
+    import pinocchio as pin
+
     name = joint.shortname().removeprefix("JointModel")
+    if name in _HINGES:
+        for hinge in _HINGES[name](pin, joint.extract()):
+            yield hinge, REVOLUTE, placement
+            placement = pin.SE3.Identity()
+        return
     if name == "Composite":
         composite = joint.extract()
         if not composite.njoints:
@@ -220,7 +233,7 @@ def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKi
         return
     if name not in _KINDS:
         raise ModelError(
-            what, f"a joint among {', '.join(_KINDS)}, or a composite of these", name,
+            what, f"a joint among {', '.join((*_KINDS, *_HINGES))}, or a composite of these", name,
             "Replace it by joints of these types, for example in a composite.",
         )  # fmt: skip
     yield joint, _KINDS[name], placement

@@ -55,9 +55,10 @@ Constraints = tuple[Constraint, ...]
 
 
 def rank_when_closed(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int] | None:
-    """Rank of the rows of loops where these are closed, and their number; None: no loops, or none could be closed.
+    """Rank of all rows where loops are closed, and their number; None: no loops, or none could be closed.
 
-    Loops are constraints between two links whose frames do not come with each call. Of several closed
+    Loops are constraints between two frames, one of which may be on the world, that do not come with each call.
+    Couplings of joints hold there, too; constraints on one frame hold it wherever it is. Of several closed
     configurations the largest rank counts. Near singular ones, which are known to the root of round-off only, rows are
     small beside what they are elsewhere, and do not count.
     """
@@ -205,18 +206,19 @@ def _rows_in_units(problem: Problem) -> list[Matrix]:
 
 
 def _found(tree: Tree, constraints: Sequence[Constraint]) -> tuple[int, int, Array, Array] | None:
-    loops = tuple(c for c in constraints if c.is_loop and len(c.carriers(tree)) == 2)
-    return _rank(tree, loops) if loops else None
+    holding = tuple(c for c in constraints if c.holds and not c.n_impulses)
+    return _rank(tree, holding) if any(c.is_loop for c in holding) else None
 
 
 @lru_cache(maxsize=256)
 @undisturbed
-def _rank(tree: Tree, loops: Constraints) -> tuple[int, int, Array, Array] | None:
+def _rank(tree: Tree, holding: Constraints) -> tuple[int, int, Array, Array] | None:
+    loops = tuple(c for c in holding if c.is_loop or c.position_coefficients(tree))
     with np.errstate(all="ignore"):
         q = _closed_configurations(tree, loops)
         if not len(q):
             return None
-        rank, m = _rank_at(tree, loops, q)
+        rank, m = _rank_at(tree, holding, q)
     return rank, m, q, kept_closed(tree, loops, q)
 
 

@@ -70,8 +70,9 @@ def relative_error(
     round_off: float,
     negligible: float,
     change: Change | None = None,
+    of_forces: bool = True,
 ) -> Scalar:
-    """Estimate of the largest error of ``q̈`` and of ``f``, each by its largest entry.
+    """Estimate of the largest error of ``q̈`` and, ``of_forces``, of ``f``, each by its largest entry.
 
     ``round_off`` is the relative spacing of the numbers. Where all entries are below this part, ``negligible``, of what
     their terms would make if they did not cancel one another, they count as zero, and errors are by that part. Of
@@ -93,7 +94,7 @@ def relative_error(
         (solution.qdd, delta.qdd, y.qdd, usual[0]),
         (solution.forces, delta.forces, y.forces, usual[1]),
     )
-    for *columns, each in parts:
+    for *columns, each in parts if of_forces else parts[:1]:
         if each:
             x, left, moved = (reduce(ops.maximum, _sizes(ops, a)) for a in columns)
             pairs = zip(_sizes(ops, columns[0]), each, strict=True)

@@ -266,7 +266,7 @@ class BoundRequest:
         if self.request.is_singular and self.request.method not in ITERATIVE:
             self.ops.pivot(0.0, is_exact=True)
         found = METHODS[self.request.method](motion)
-        if found.idle is not None:
+        if found.idle is not None and self.request.returns_forces:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
             self.ops.pivot(self.ops.less(found.idle, IDLE * bound), is_exact=True)
             if self.request.error_dtype:
@@ -308,7 +308,8 @@ class BoundRequest:
         """Estimate of the relative error of a solution by a method, the request's if None; of a derivative by that."""
         dtype, method = self.request.error_dtype, method or self.method
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
-        return relative_error(motion, method, solution, float(np.finfo(dtype).eps), negligible, change)
+        how = motion, method, solution, float(np.finfo(dtype).eps), negligible, change
+        return relative_error(*how, of_forces=self.request.returns_forces)
 
     def require_independent(self) -> None:
         """Say of programs of rows that are dependent everywhere that they solve nothing."""

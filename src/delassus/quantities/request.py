@@ -177,6 +177,11 @@ class Request(ByContent):
         return closed is not None and closed[0] == closed[1]
 
     @property
+    def returns_forces(self) -> bool:
+        """Whether results tell forces of constraints: steps need accelerations alone, which are unique."""
+        return bool(self.derivative) or not self.quantity.states or len(self.quantity.outputs) > self.quantity.states
+
+    @property
     def has_dependent_rows(self) -> bool:
         """Whether formulas differentiate what hard rows hold that are dependent at almost all states."""
         if self.formulas is None and (self.quantity.is_solution or not self.quantity.has_status):

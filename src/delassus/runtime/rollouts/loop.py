@@ -72,17 +72,30 @@ class Feedback(NamedTuple):
             after,
         ]
 
-    def move(self, t: int, q: NDArray[Any], v: NDArray[Any], which: Any = ...) -> None:
-        """Add defects to states before step t in place; ``which`` of the batch (*batch)."""
+    def move(self, t: int, q: NDArray[Any], v: NDArray[Any]) -> None:
+        """Add defects to states (*batch, …) before step t in place."""
         if self.defects:
-            of_q, of_v = (x[t][which] for x in self.defects)
-            q[which], v[which] = self.integrate(q[which], of_q), v[which] + of_v
+            of_q, of_v = (x[t] for x in self.defects)
+            q[:], v[:] = self.integrate(q, of_q), v + of_v
 
-    def controls_at(self, t: int, q: NDArray[Any], v: NDArray[Any], which: NDArray[np.bool_]) -> NDArray[Any]:
-        """Controls (k, n) of step t at k states of the batch, which a mask (*batch) says."""
-        away = np.concatenate([self.difference(self.q[t][which], q), v - self.v[t][which]], axis=-1)
-        K = np.broadcast_to(self.gains[t], (*which.shape, *self.gains.shape[-2:]))[which]
-        found: NDArray[Any] = np.clip(self.controls[t][which] + (K @ away[..., None])[..., 0], *self.bounds)
+    def at(self, t: NDArray[np.intp], numbers: NDArray[np.intp]) -> Feedback:
+        """Feedback of steps t (T, k) of trajectories (k), by their numbers in the batch."""
+
+        def some(x: NDArray[Any], axes: int, t: NDArray[np.intp] = t) -> NDArray[Any]:
+            own = x.shape[-axes:]
+            every = np.broadcast_to(x, (len(x), *self.q.shape[1:-1], *own)).reshape(len(x), -1, *own)
+            return np.ascontiguousarray(every[t, numbers])
+
+        after = np.concatenate([t, t[-1:] + 1])
+        return self._replace(
+            q=some(self.q, 1), v=some(self.v, 1), controls=some(self.controls, 1), gains=some(self.gains, 2),
+            defects=tuple(some(x, 1, after) for x in self.defects),
+        )  # fmt: skip
+
+    def applied(self, q: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+        """Controls (*batch, n) of the first step at states."""
+        away = np.concatenate([self.difference(self.q[0], q), v - self.v[0]], axis=-1)
+        found: NDArray[Any] = np.clip(self.controls[0] + (self.gains[0] @ away[..., None])[..., 0], *self.bounds)
         return found
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.accuracy.closed_loops import at_configurations
+from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.rank import DependentRows
 from delassus.accuracy.status import DynamicsStatus, worst
 from delassus.algorithms.loops.independent import row_squares
@@ -25,6 +27,7 @@ from delassus.constraints import Argument, Constraint
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
 from delassus.quantities.request import Request
+from delassus.runtime.calls import call_of
 from delassus.runtime.compile import compile, compile_at_once
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
@@ -58,6 +61,9 @@ ENERGY = 1e-5
 HALVINGS = 12
 """Most times that a step is halved."""
 
+BLOCK = 1024
+"""States whose ranks are told together."""
+
 
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 """From arguments of a time step, of some states by their numbers, to the states after it."""
@@ -85,20 +91,20 @@ class Loops:
         wanted = ("M", "J", "mobilities")
         return compile_at_once(self._tree, self.constraints, "joint_space_motion", wait=True, outputs=wanted)
 
-    def opened(self, q: Array, v: Array, dt: Array) -> NDArray[np.bool_]:
-        """Steps (T, ...) that open loops, of states (T + 1, ..., nq), (T + 1, ..., nv)."""
+    def opened(self, q: Array, v: Array, dt: Array, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Steps (T, k) that open loops, of states (T + 1, k, nq) of trajectories (k); the first call is of all."""
         gaps, reach = self._measured((q, v), dt)
         if self._start is None:
             self._start = gaps[0]
             self.closed = gaps[0] <= OPEN
             self.kept = self.closed & (reach[0] - gaps[0] <= CONSISTENT) & self._is_resolved
-        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start + CREEPING)
-        return np.asarray(self.kept & found)
+        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start[numbers] + CREEPING)
+        return np.asarray(self.kept[numbers] & found)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
         """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
         gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), np.zeros(()))
-        return np.asarray(self.closed & ~(gaps <= OPEN))
+        return np.asarray(self.closed.reshape(q.shape[1:-1]) & ~(gaps <= OPEN))
 
     def resolve(self, given: list[Any], found: list[Any], kept: NDArray[np.bool_], solve: Solve) -> None:
         """Make steps again of sub-steps: ``found`` is what the kernel made of ``given``, and becomes what these make.
@@ -188,6 +194,150 @@ def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray
     return np.full_like(ill_conditioned if with_status else ill_conditioned[:0], DynamicsStatus.SOLVED, dtype=object)
 
 
+class StepsAgain:
+    """Steps of the trajectories of a rollout that are made again, and those after them.
+
+    A step that machine code has not solved, or that opens loops, is made again. From the state after it machine code
+    goes on: by one step, by two, by four and so on, as long as all of these are fine. Arrays here have one axis of all
+    n trajectories, and that of time before it where they have one.
+    """
+
+    def __init__(
+        self, kernel: Any, loops: Loops | None, with_status: bool, arrays: list[NDArray[Any]],
+        beside: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_], feedback: Feedback | None,
+    ) -> None:  # fmt: skip
+        self._kernel, self._loops, self._with_status, self._feedback = kernel, loops, with_status, feedback
+        batch = ill_conditioned.shape[1:]
+        self._steps, self._n = len(ill_conditioned), prod(batch)
+        self._is_series = [x.ndim > len(batch) + len(a.shape) for a, x in zip(kernel.arguments, arrays, strict=True)]
+        self._arrays = [
+            x.reshape(*x.shape[:series], self._n, *a.shape)
+            for a, x, series in zip(kernel.arguments, arrays, self._is_series, strict=True)
+        ]
+        self._beside = [x.reshape(self._steps, self._n, *x.shape[1 + len(batch) :]) for x in beside]
+        (self._dt,) = (x for a, x in zip(kernel.arguments, self._arrays, strict=True) if a.name == "dt")
+        self.met = Counter[Any]()
+        self.status = all_solved(ill_conditioned, with_status)
+        self._known = np.zeros((self._steps, self._n), dtype=bool)  # steps whose status is known
+
+    def run(self, ill_conditioned: NDArray[np.bool_]) -> None:
+        """Make all steps, of which machine code has made some that are fine; its other ones are flagged."""
+        (q, v), every = self._arrays[:STATE], np.arange(self._n)
+        bad = ill_conditioned.reshape(self._steps, self._n) | self._opened(q, v, every)
+        reached = np.where(bad.any(axis=0), bad.argmax(axis=0), self._steps)  # the state that is known, of each
+        pace = np.zeros(self._n, dtype=int)  # steps that machine code makes next
+        while (left := reached < self._steps).any():
+            if len(at := np.flatnonzero(left & (pace == 0))):
+                reached[at], pace[at] = self._again(reached[at], at), 1
+            if len(at := np.flatnonzero((pace > 0) & (reached < self._steps))):
+                fine = self._on(reached[at], at, int(min(pace[at].max(), self._steps - reached[at].min())))
+                wanted = np.minimum(pace[at], self._steps - reached[at])
+                reached[at] += fine
+                pace[at] = np.where(fine < wanted, 0, 2 * np.maximum(pace[at], fine))
+        if self._with_status and not self._kernel.request.knows_rank:
+            self._rank()
+
+    def _opened(self, q: Array, v: Array, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
+        if self._loops is None:
+            return np.zeros((len(q) - 1, len(numbers)), dtype=bool)
+        return self._loops.opened(q, v, self._dt[numbers], numbers)
+
+    def _given(self, t: NDArray[np.intp], numbers: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """Arguments of steps t (..., k) of trajectories (k)."""
+        return [
+            np.ascontiguousarray(x[t, numbers] if series else x[numbers])
+            for x, series in zip(self._arrays, self._is_series, strict=True)
+        ]
+
+    def _on(self, reached: NDArray[np.intp], numbers: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
+        """Go on by machine code from states of trajectories (k); how many steps of each are fine (k)."""
+        kernel, feedback = self._kernel, self._feedback
+        t = np.minimum(reached + np.arange(steps)[:, None], self._steps - 1)
+        given = self._given(t, numbers)
+        states = [np.empty((steps + 1, *x.shape[1:]), x.dtype) for x in given[:STATE]]
+        for x, first in zip(states, given, strict=False):
+            x[0] = first[0]
+        given[:STATE] = [x[:-1] for x in states]
+        found = [*(x[1:] for x in states), *(np.empty((*t.shape, *x.shape[2:]), x.dtype) for x in self._beside)]
+        law = None if feedback is None else feedback.at(t, numbers)
+        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law)
+        bad |= self._opened(*states, numbers) | (reached + np.arange(steps)[:, None] >= self._steps)
+        fine = np.where(bad.any(axis=0), bad.argmax(axis=0), steps)
+        kept = np.arange(steps)[:, None] < fine
+        at = t[kept], np.broadcast_to(numbers, t.shape)[kept]
+        for x, new in zip(self._arrays[:STATE], found, strict=False):
+            x[at[0] + 1, at[1]] = new[kept]
+        for x, new in zip(self._beside, found[STATE:], strict=True):
+            x[at] = new[kept]
+        if feedback is not None:
+            self._arrays[feedback.control][at] = given[feedback.control][kept]
+        return fine
+
+    def _again(self, t: NDArray[np.intp], numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Make steps t (k) of trajectories (k) again; the states that are known then (k)."""
+        feedback, loops, kernel = self._feedback, self._loops, self._kernel
+        (q, v), reached = self._arrays[:STATE], t + 1
+        moves = np.abs(v[t, numbers]).max(axis=-1, initial=0.0) * np.abs(self._dt[numbers]) <= DIVERGED
+        lost = ~(np.isfinite(q[t, numbers]).all(axis=-1) & moves)
+        for first, k in zip(t[lost], numbers[lost], strict=True):
+            for x in (q[1:], v[1:], *self._beside):
+                x[first:, k] = np.nan
+            self._note(slice(first, None), k, DynamicsStatus.FAILED)
+            self.met[DynamicsStatus.FAILED] += int(self._steps - first)
+        reached[lost] = self._steps
+        t, numbers = t[~lost], numbers[~lost]
+        if not len(numbers):
+            return reached
+        law = None if feedback is None else feedback.at(t[None], numbers)
+        if law is not None:
+            self._arrays[law.control][t, numbers] = law.applied(q[t, numbers], v[t, numbers])
+        given, how = self._given(t, numbers), np.full(len(numbers), DynamicsStatus.SOLVED)
+
+        def solve(given: list[Any], numbers: NDArray[np.intp], rank_asked: bool = False) -> list[Any]:
+            found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
+            fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
+            if fine.any():
+                n = int(np.count_nonzero(fine))
+                results = kernel.empty_results(n)
+                part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
+                solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
+                self.met.update(solved.counts)
+                if self._with_status:
+                    how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
+                for x, new in zip(found, results, strict=True):
+                    x[fine] = new
+            return found
+
+        found = solve(given, np.arange(len(numbers)), rank_asked=self._with_status)
+        if loops is not None:
+            loops.resolve(given, found[:STATE], loops.kept[numbers], lambda *given: solve(*given)[:STATE])
+        if law is not None:
+            law.move(1, *found[:STATE])
+        for x, new in zip((q[1:], v[1:], *self._beside), found, strict=True):
+            x[t, numbers] = new
+        self._note(t, numbers, how)
+        return reached
+
+    def _note(self, t: Any, numbers: Any, how: Any) -> None:
+        self._known[t, numbers] = True
+        if self._with_status:
+            self.status.reshape(self._steps, self._n)[t, numbers] = how
+
+    def _rank(self) -> None:
+        """Statuses of steps of machine code, by the rank of rows at each: it takes any, and does not say which."""
+        status, asked = self.status.reshape(self._steps, self._n), self._kernel.request
+        t, numbers = np.nonzero(~self._known)
+        for first in range(0, len(t), BLOCK):
+            at = t[first : first + BLOCK], numbers[first : first + BLOCK]
+            values = dict(zip((a.name for a in self._kernel.arguments), self._given(*at), strict=True))
+            call = call_of(asked, {name: x.astype(float) for name, x in values.items()}, at[0].shape)
+            call.error_bound = check_error_bound(self._kernel.error_bound)
+            call.solved()
+            found = np.array(call.resolved.status)
+            found[found == DynamicsStatus.INACCURATE] = DynamicsStatus.SOLVED
+            status[at] = found
+
+
 def step_by_step(
     kernel: Any,
     loops: Loops | None,
@@ -197,58 +347,7 @@ def step_by_step(
     ill_conditioned: NDArray[np.bool_],
     feedback: Feedback | None,
 ) -> tuple[NDArray[np.object_], Counter[Any]]:
-    """Take steps of each trajectory again from its first ill-conditioned one on, or all to know their status."""
-    q, v = arrays[:STATE]
-    (dt,) = (x for a, x in zip(kernel.arguments, arrays, strict=True) if a.name == "dt")
-    status, met = all_solved(ill_conditioned, with_status), Counter[Any]()
-    opened = (
-        np.zeros_like(ill_conditioned) if loops is None else np.logical_or.accumulate(loops.opened(q, v, dt), axis=0)
-    )
-    late = np.logical_or.accumulate(ill_conditioned, axis=0) | opened
-    again = late | (with_status and not kernel.request.knows_rank)
-    for t in np.flatnonzero(again.any(axis=tuple(range(1, late.ndim)))):
-        moves = np.abs(v[t]).max(axis=-1, initial=0.0) * np.abs(dt) <= DIVERGED
-        now = again[t] & np.isfinite(q[t]).all(axis=-1) & (moves | ~late[t])
-        lost = again[t] & ~now
-        for x in (q[t + 1], v[t + 1], *(y[t] for y in beside)):
-            x[lost] = np.nan
-        met[DynamicsStatus.FAILED] += int(np.count_nonzero(lost))
-        if with_status:
-            status[t, lost] = DynamicsStatus.FAILED
-        if not now.any():
-            continue
-        if feedback is not None:
-            arrays[feedback.control][t][now] = feedback.controls_at(int(t), q[t][now], v[t][now], now)
-        some = [
-            np.ascontiguousarray((x[t] if x.ndim > now.ndim + len(a.shape) else x)[now])
-            for a, x in zip(kernel.arguments, arrays, strict=True)
-        ]
-        how = np.full(len(some[0]), DynamicsStatus.SOLVED)
-
-        def solve(
-            given: list[Any], numbers: NDArray[np.intp], how: NDArray[Any] = how, rank_asked: bool = False
-        ) -> list[Any]:
-            found = [np.full((len(numbers), *r.shape), np.nan) for r in kernel.results]
-            fine = np.isfinite(given[0]).all(axis=-1) & np.isfinite(given[1]).all(axis=-1)
-            if fine.any():
-                n = int(np.count_nonzero(fine))
-                results = kernel.empty_results(n)
-                part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
-                solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
-                met.update(solved.counts)
-                if with_status:
-                    how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
-                for x, new in zip(found, results, strict=True):
-                    x[fine] = new
-            return found
-
-        found = solve(some, np.arange(len(some[0])), rank_asked=with_status)
-        if loops is not None:
-            loops.resolve(some, found[:STATE], loops.kept[now], lambda *given, solve=solve: solve(*given)[:STATE])
-        for x, new in zip((q[t + 1], v[t + 1], *(y[t] for y in beside)), found, strict=True):
-            x[now] = new
-        if feedback is not None:
-            feedback.move(int(t) + 1, q[t + 1], v[t + 1], now)
-        if with_status:
-            status[t, now] = how
-    return status, met
+    """Make steps again that are ill-conditioned or open loops, and those after them; statuses, and counts of these."""
+    again = StepsAgain(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback)
+    again.run(ill_conditioned)
+    return again.status, again.met

@@ -175,6 +175,7 @@ def of_models(folder):
         "Tree.difference": (arm.difference, {"q0": q, "q1": q}),
         "Tree.attach": (arm.attach, {"link": "link3", "other": m.chain(1), "position": z, "rotation": eye,
             "prefix": "p"}),
+        "Tree.lock": (arm.lock, {"values": {"link2_joint": 0.3}}),
         "Tree.reroot": (body.reroot, {"link": "body"}),
         "Tree.reroot_configuration": (body.reroot_configuration, {"link": "body", "q": body.neutral()}),
         "Tree.placement": (arm.placement, {"frame": "link3"}),

@@ -149,7 +149,10 @@ def of_models(folder):
     frame, weld = ds.Frame("a"), {"first": "a", "second": None, "axes": "local"}
     constraints = {
         "Weld": weld, "Point": weld, "Orientation": {**weld, "axis": None}, "Hinge": {**weld, "axis": (0, 0, 1)},
-        "Rows": {"first": "a", "K": 3, "axes": "local"}, "Distance": {"first": "a", "second": "b", "length": 1.0},
+        **{name: {"first": "a", "second": None, "axis": (0, 0, 1)} for name in ("Prismatic", "Cylindrical", "Planar")},
+        "Universal": {"first": "a", "second": "b", "axis": (1, 0, 0), "second_axis": (0, 1, 0)},
+        "Rows": {"first": "a", "second": None, "K": 3, "axes": "local"},
+        "Distance": {"first": "a", "second": "b", "length": 1.0},
         "SpringDamper": {"first": "a", "second": "b", "stiffness": 1.0, "damping": 1.0, "length": 1.0},
         "JointRows": {"rows": {"j": 1.0}, "rest": [0.0]}, "CenterOfMass": {},
         "Contact": {"frame": "a", "shape": contact.Sphere(0.1), "ground": "input", "friction": 0.5, "restitution": 0.1,
@@ -172,6 +175,7 @@ def of_models(folder):
         "Tree.difference": (arm.difference, {"q0": q, "q1": q}),
         "Tree.attach": (arm.attach, {"link": "link3", "other": m.chain(1), "position": z, "rotation": eye,
             "prefix": "p"}),
+        "Tree.lock": (arm.lock, {"values": {"link2_joint": 0.3}}),
         "Tree.reroot": (body.reroot, {"link": "body"}),
         "Tree.reroot_configuration": (body.reroot_configuration, {"link": "body", "q": body.neutral()}),
         "Tree.placement": (arm.placement, {"frame": "link3"}),

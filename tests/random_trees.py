@@ -287,9 +287,15 @@ def some_actuator(rng, name, joints):
 def some_rows(mechanism):
     """A constraint of any kind."""
     rng = mechanism.rng
-    choice = int(rng.integers(8))
+    choice = int(rng.integers(10))
     if choice < 4:
         return some_constraint(mechanism, mechanism.names)[0]
+    if choice >= 8:
+        a, *b = some_pair(mechanism)
+        kind = rng.choice([ds.Prismatic, ds.Cylindrical, ds.Planar, ds.Universal, ds.Rows])
+        if kind is ds.Universal:
+            return kind(a, *(b or [random_frame(rng, "world")]), some_axis(rng), some_axis(rng))
+        return ds.Rows(a, *b, rng.normal(size=(2, 6))) if kind is ds.Rows else kind(a, *b, axis=some_axis(rng))
     if choice == 4:
         return some_joint_rows(mechanism, 2)[0]
     if choice == 5:

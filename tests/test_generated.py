@@ -185,5 +185,6 @@ def test_robots_have_what_acts():
     assert any(m.tree.nu for m in robots) and any(m.tree.gravity_compensation for m in robots)
     assert {joint.kind for m in robots for joint in m.tree.joints} == set(joint_kinds.KINDS)
     assert {type(some_rows(m)) for m in robots for _ in range(3)} == {
-        ds.CenterOfMass, ds.Distance, ds.Hinge, ds.JointRows, ds.Orientation, ds.Point, ds.Rows, ds.Weld
+        ds.CenterOfMass, ds.Cylindrical, ds.Distance, ds.Hinge, ds.JointRows, ds.Orientation, ds.Planar, ds.Point,
+        ds.Prismatic, ds.Rows, ds.Universal, ds.Weld,
     }  # fmt: skip

@@ -135,6 +135,20 @@ def _():
         yield ds.mass_matrix(tree, q), pin.crba(model, data, q)
 
 
+@row("Pinocchio", "`buildReducedModel`")
+def _():
+    pin, model, _, tree, q, v, a, _ = pinocchio()
+    reduced = pin.buildReducedModel(model, [model.getJointId("j1"), model.getJointId("j2")], q)
+    other = tree.lock({"j1": q[tree.q_index("j1")], "j2": q[tree.q_index("j2")][0]})
+    q = np.concatenate([q[tree.q_index(name)] for name in other.joint_names])
+    v, a = (np.concatenate([x[tree.v_index(name)] for name in other.joint_names]) for x in (v, a))
+    assert list(other.joint_names) == [*reduced.names][1:]
+    yield (
+        ds.inverse_dynamics(other, q, v, a, passive="none", constraints=()),
+        pin.rnea(reduced, reduced.createData(), q, v, a),
+    )
+
+
 @row("Pinocchio", "`neutral`, `randomConfiguration`")
 def _():
     pin, model, _, tree, *_ = pinocchio()
@@ -300,6 +314,41 @@ def _():
         (own,), *_ = rigid = contacts(constraint)
         assert isinstance(own, pin.RigidConstraintModel) and own.type == size
         yield ds.jacobian(tree, constraint, q), peer_jacobian(pin, model, data, q, *rigid[:2])
+
+
+def aligned(constraint, q, v):
+    """A robot, its joint forces, Pinocchio's accelerations under a constraint along axes of the world, and its rows."""
+    pin, model, data, tree, *_, tau, _ = pinocchio()
+    models, datas, settings = contacts(constraint)
+    pin.initConstraintDynamics(model, data, models, datas)
+    assert models[0].reference_frame == pin.LOCAL_WORLD_ALIGNED
+    J = ds.jacobian(tree, constraint, q)
+    return tree, tau, pin.constraintDynamics(model, data, q, v, tau, models, datas, settings).copy(), J
+
+
+@row("Pinocchio", "its `LOCAL_WORLD_ALIGNED`, `CONTACT_6D` at a row velocity `e` of zero, `CONTACT_3D` at any")
+def _():
+    tree, q, v, *_ = tree_and_state()
+    for kind, frame in ((ds.Weld, WELD.first), (ds.Point, POINT.first)):  # CONTACT_6D, CONTACT_3D
+        held = kind(frame, axes="local-world-aligned")
+        assert held == kind(frame, axes="world")
+        J = ds.jacobian(tree, held, q)
+        u = v - np.linalg.pinv(J) @ (J @ v) if kind is ds.Weld else v
+        e = J @ u
+        assert kind is ds.Point or np.abs(e).max() < AGREEMENT
+        tree, tau, expected, _ = aligned(held, q, u)  # LOCAL_WORLD_ALIGNED
+        yield ds.forward_dynamics(tree, q, u, tau, held, passive="none").qdd, expected
+
+
+@row("Pinocchio", "`CONTACT_6D` with `LOCAL_WORLD_ALIGNED` at a row velocity `e`")
+def _():
+    tree, q, v, *_ = tree_and_state()
+    held = ds.Weld(WELD.first, axes="world")  # CONTACT_6D
+    tree, tau, expected, J = aligned(held, q, v)  # LOCAL_WORLD_ALIGNED
+    e = J @ v
+    ω = e[3:]
+    targets = [np.r_[np.cross(ω, e[:3]), np.zeros(3)]]
+    yield ds.forward_dynamics(tree, q, v, tau, held, targets=targets, passive="none").qdd, expected
 
 
 def peer_jacobian(pin, model, data, q, models, datas):

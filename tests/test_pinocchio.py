@@ -286,6 +286,28 @@ def test_robot(name, root):
         check_delassus(own, model, some_constraints(own, own.link_names, rng), rng)
 
 
+@pytest.mark.parametrize("name", ROBOTS[::4])
+def test_reduced_models(name):
+    """Half of the joints of a floating robot, locked: order of coordinates, inverse dynamics, poses of links."""
+    rng = np.random.default_rng(0)
+    model = read(name, "floating")
+    tree = convert(model)
+    q, left = tree.random(rng), [i for i in range(tree.n_links) if rng.random() < 0.5]
+    names = [joint for i, joint in enumerate(tree.joint_names) if i not in left]
+    reduced = pin.buildReducedModel(model, [model.getJointId(joint) for joint in names], q)
+    parts = {joint: q[tree.q_index(joint)] for joint in names}
+    other = tree.lock({joint: x if len(x) > 1 else x[0] for joint, x in parts.items()})
+    assert list(other.joint_names) == [*reduced.names][1:] and (other.nq, other.nv) == (reduced.nq, reduced.nv)
+    own, (v, a) = reduced.createData(), rng.normal(size=(2, other.nv))
+    q = np.concatenate([np.zeros(0), *(q[tree.q_slices[i]] for i in left)])
+    found = ds.inverse_dynamics(other, q, v, a, passive="none", constraints=())
+    assert error(found, pin.rnea(reduced, own, q, v, a)) < MASS_MATRIX
+    pin.framesForwardKinematics(reduced, own, q)
+    for frame, pose in zip(reduced.frames, own.oMf, strict=True):
+        if frame.type == pin.FrameType.BODY and frame.name in other.frames:
+            assert error(ds.forward_kinematics(other, q, frame.name), pose.homogeneous) < MASS_MATRIX
+
+
 @pytest.mark.skipif(not FILES, reason="example-robot-data is not installed")
 @pytest.mark.parametrize("root", ["fixed", "floating"])
 def test_a_file_without_a_robot(root):

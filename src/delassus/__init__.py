@@ -19,12 +19,16 @@ Constraints
     `Weld`                    six rows: a link holds on to the world or another link
     `Point`                   three rows: a point holds on, and rotation is free
     `Hinge`                   five rows: two links only turn about an axis
+    `Prismatic`               five rows: two links only slide along an axis
+    `Cylindrical`             four rows: two links slide along an axis and turn about it
+    `Universal`               four rows: two points move together, two axes stay across each other
+    `Planar`                  three rows: two links slide in a plane and turn about its normal
     `Orientation`             three rows: a link does not turn
     `Distance`                one row: two points stay as far apart as they are
     `SpringDamper`            a force between two points, of steps with contacts
     `CenterOfMass`            three rows: the centre of mass does not move
     `JointRows`               rows on joints: couplings, mimics
-    `Rows`                    any rows on a link
+    `Rows`                    any rows on a link, or between two
     `Baumgarte`               draws constraints back that have drifted
 
 Delassus matrix and operational space
@@ -177,15 +181,19 @@ from delassus.api.steps import step_derivatives
 from delassus.constraints import (
     CenterOfMass,
     Contact,
+    Cylindrical,
     Distance,
     Frame,
     Hinge,
     JointRows,
     Orientation,
+    Planar,
     Point,
+    Prismatic,
     Rows,
     Sensor,
     SpringDamper,
+    Universal,
     Weld,
 )
 from delassus.errors import DelassusError, DelassusWarning
@@ -226,6 +234,7 @@ __all__ = [
     "Contact",
     "Control",
     "CudaKernel",
+    "Cylindrical",
     "DelassusError",
     "DelassusWarning",
     "Distance",
@@ -246,7 +255,9 @@ __all__ = [
     "OperationReport",
     "Orientation",
     "Plan",
+    "Planar",
     "Point",
+    "Prismatic",
     "ReducedDynamics",
     "Rows",
     "Scene",
@@ -256,6 +267,7 @@ __all__ = [
     "Singularity",
     "SpringDamper",
     "Tree",
+    "Universal",
     "Weld",
     "base_parameters",
     "bias_force",

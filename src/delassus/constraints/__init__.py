@@ -6,10 +6,14 @@ constraint        rows  meaning
 `Weld`            6     two frames, or a frame and the world, do not move relative to each other
 `Point`           3     two origins, or an origin and a place in the world, move together
 `Hinge`           5     two frames only rotate relative to each other, about one axis
+`Prismatic`       5     two frames only slide relative to each other, along one axis
+`Cylindrical`     4     two frames slide along one axis and rotate about it
+`Universal`       4     two origins move together, and an axis of one frame stays across an axis of the other
+`Planar`          3     two frames slide in a plane and rotate about its normal
 `Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
 `Distance`        1     the distance between two origins stays as it is
 `SpringDamper`    1     none is held: a force along the line between two origins; of contact steps
-`Rows`            any   any rows on the twist of a link; they may come with each call
+`Rows`            any   any rows on the twist of a link, or of two; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move
 `Contact`         any   three rows a point that may touch the ground or another link; of contact steps, which have
@@ -39,7 +43,7 @@ from delassus.constraints.contact import Contact, Spins
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import BoundedJoint, JointRows, bounded_joints
-from delassus.constraints.pairs import Hinge, Orientation, Point, Weld
+from delassus.constraints.pairs import Cylindrical, Hinge, Orientation, Planar, Point, Prismatic, Universal, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
 from delassus.constraints.sensors import Sensor
 from delassus.constraints.spring import SpringDamper
@@ -55,6 +59,7 @@ __all__ = [
     "CenterOfMass",
     "Constraint",
     "Contact",
+    "Cylindrical",
     "Distance",
     "Frame",
     "FrameConstraint",
@@ -62,11 +67,14 @@ __all__ = [
     "Hinge",
     "JointRows",
     "Orientation",
+    "Planar",
     "Point",
+    "Prismatic",
     "Rows",
     "Sensor",
     "Spins",
     "SpringDamper",
+    "Universal",
     "Weld",
     "bounded_joints",
     "check_constraints",

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -43,7 +43,8 @@ from delassus.spatial.ops import Matrix, Ops, Scalar
 from delassus.spatial.rotations import ROUND_OFF, Array
 from delassus.spatial.transform import Pose, compose
 
-Axes = Literal["local", "world"]
+Axes = Literal["local", "world", "local-world-aligned"]
+"""The last two are one: axes of the world at the origin of the first frame."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -60,6 +61,7 @@ class FrameConstraint(Constraint):
         Selection of the relative twist ``[linear; angular]``; None if it comes with each call.
     axes, angular_axes : {"local", "world"}
         Axes of the linear and of the angular parts of the rows: those of the first frame, or the world's.
+        ``"local-world-aligned"``, Pinocchio's name, is kept as ``"world"``.
     rigid : bool
         Whether the second frame's twist is carried over to the origin of the first (False: `Point`).
     """
@@ -81,7 +83,8 @@ class FrameConstraint(Constraint):
         angular_axes: Axes | None = None,
         rigid: bool = True,
     ) -> None:
-        check_choice("axes", axes, ("local", "world"), ConstraintError)
+        check_choice("axes", axes, get_args(Axes), ConstraintError)
+        axes = "world" if axes == "local-world-aligned" else axes
         self._set_attributes(
             first=as_frame(first, "first frame"),
             second=None if second is None else as_frame(second, "second frame"),
@@ -289,8 +292,15 @@ class FrameConstraint(Constraint):
         if not self.rigid or (self.rows is not None and not self.rows[:, ANGULAR].any()):
             return _linear(ops, K) @ (p1 - p2)
         sine, over = self._turn(ops, R1, R2)
-        angle = scaled(ops, [over] * 3, sine)
-        return K @ ops.vstack([p1 - p2 + cross(ops, p1, angle), angle])
+        angle, apart = scaled(ops, [over] * 3, sine), p1 - p2
+        if self._may_part:  # e carries the second twist over by as much
+            apart = apart + cross(ops, angle, apart)
+        return K @ ops.vstack([apart + cross(ops, p1, angle), angle])
+
+    @property
+    def _may_part(self) -> bool:
+        """Whether some linear motion of the origins is held, and not all, so that they may be far apart."""
+        return self.rows is not None and 0 < np.linalg.matrix_rank(self.rows[:, LINEAR]) < 3
 
     def _turn(self, ops: Ops, R1: Matrix, R2: Matrix) -> tuple[Matrix, Scalar]:
         """Axis (3 × 1) of the rotation from the second frame to the first, times its sine; one over cos ½ θ.

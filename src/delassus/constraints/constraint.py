@@ -259,6 +259,15 @@ class Constraint(ByContent):
         """Moving links whose twists the rows meet, one for each end."""
         return tuple(link for link in (frame.carrier(tree) for frame in self.frames) if link != WORLD)
 
+    def without(self, tree: Tree, other: Tree, values: Mapping[str, Array]) -> Constraint | None:
+        """The constraint on the ``other`` tree, without joints that stay at ``values``; None if nothing moves its ends.
+
+        ``values`` (nv_j,) of each joint, by name, are those of ``tree`` from its neutral configuration (rad, m).
+        """
+        ends = [other.placement(frame.link).link for frame in self.frames]
+        first, second = (*ends, WORLD)[:2] if ends else (WORLD, None)
+        return None if first == second else self
+
     def within_a_turn(self, tree: Tree, q: Array) -> Array:
         """Configurations (..., nq) nearer to where it holds; see `JointRows`."""
         return q

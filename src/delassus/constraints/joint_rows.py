@@ -34,6 +34,9 @@ MOST_TURNS = 12
 SAME_RATIO = 1e-5
 """Relative difference up to which a ratio of turns is one of whole numbers: files write six digits."""
 
+HOLDS = 1e-6
+"""Errors (rad, m) of a row up to which it holds: files write six digits."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class JointRows(Constraint):
@@ -167,6 +170,32 @@ class JointRows(Constraint):
             return None
         rows = ({joint: float(x[0]) for joint, x in row.items() if x[0]} for row in self.rows)
         return list(zip(rows, self.rest.tolist(), strict=True))
+
+    def without(self, tree: Tree, other: Tree, values: Mapping[str, Array]) -> JointRows | None:
+        """The rows without these joints, whose part is in ``rest`` now; None if no joint is left in any.
+
+        Rows of velocities alone are left out where those left would have positions.
+
+        Raises
+        ------
+        ConstraintError
+            A row on joints that all stay does not hold at ``values``.
+        """
+        rows, rests = list[Row](), list[float]()
+        for row, rest, measured, period in zip(
+            self.rows, self.rest, self.measured(tree), self.periods(tree), strict=True
+        ):
+            rest -= measured * sum(float(np.sum(x * values[name])) for name, x in row.items() if name in values)
+            left = {name: x for name, x in row.items() if name not in values and x.any()}
+            if not left and measured and period == np.inf and abs(rest) > HOLDS:
+                raise ConstraintError(
+                    f"row on joints {', '.join(map(repr, row))}", "values at which it holds", f"{abs(rest):g} off",
+                    "Lock its joints at values that fit, or leave it out.",
+                )  # fmt: skip
+            if left and (measured or any(len(x) > 1 for x in left.values())):
+                rows.append(left)
+                rests.append(rest)
+        return JointRows(rows, rests) if rows else None
 
     def carriers(self, tree: Tree) -> tuple[int, ...]:
         """The links that its joints carry, each followed by the link that the joint is on."""

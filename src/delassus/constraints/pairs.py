@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.constraints.between_frames import Axes, FrameConstraint
-from delassus.constraints.frame import Frame
+from delassus.constraints.constraint import At, exact
+from delassus.constraints.frame import Frame, as_frame
 from delassus.errors import ConstraintError, shown
 from delassus.frozen import read_only
 from delassus.model.check import check_vector
+from delassus.model.tree import WORLD
+from delassus.spatial.motion import ANGULAR, cross
+from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import ROUND_OFF, Array
 
 
@@ -24,8 +29,8 @@ class Weld(FrameConstraint):
         Frame that is held; a link's name stands for the link's own frame.
     second : str or Frame, optional
         Frame of another link that it is held to (a loop); the world if not given.
-    axes : {"local", "world"}
-        Axes of the rows ``[linear; angular]``: those of the first frame, or the world's.
+    axes : {"local", "world", "local-world-aligned"}
+        Axes of the rows ``[linear; angular]``: those of the first frame, or the world's, by either name.
 
     Raises
     ------
@@ -53,8 +58,8 @@ class Point(FrameConstraint):
         Frame whose origin is held; a link's name stands for the link's own frame.
     second : str or Frame, optional
         Frame of another link whose origin it is held to (a loop); the world if not given.
-    axes : {"local", "world"}
-        Axes of the rows: those of the first frame, or the world's.
+    axes : {"local", "world", "local-world-aligned"}
+        Axes of the rows: those of the first frame, or the world's, by either name.
 
     Raises
     ------
@@ -85,7 +90,7 @@ class Hinge(FrameConstraint):
         Frame of another link; the world if not given.
     axis : (3,) array_like
         Direction of the hinge in the first frame, of any length.
-    axes : {"local", "world"}
+    axes : {"local", "world", "local-world-aligned"}
         Axes of the three linear rows. The two angular rows always run across the hinge, in the first frame.
 
     Raises
@@ -111,9 +116,7 @@ class Hinge(FrameConstraint):
         *,
         axes: Axes = "local",
     ) -> None:
-        rows = np.zeros((5, 6))
-        rows[:3, :3] = np.eye(3)
-        rows[3:, 3:] = _across(axis, "axis of a hinge")
+        rows = _rows(np.eye(3), _across(axis, "axis of a hinge"))
         self._set_rows(first, second, rows, axes, angular_axes="local")
         self._set_attributes(axis=read_only(axis))
 
@@ -137,9 +140,9 @@ class Orientation(FrameConstraint):
         Frame of another link that it is held to; the world if not given.
     axis : (3,) array_like, optional
         Axis in the first frame, of any length: the frames may rotate about it, and only about it.
-    axes : {"local", "world"}
-        Axes of the three rows: those of the first frame, or the world's. The two rows always run across ``axis``, in
-        the first frame.
+    axes : {"local", "world", "local-world-aligned"}
+        Axes of the three rows: those of the first frame, or the world's, by either name. The two rows always run
+        across ``axis``, in the first frame.
 
     Raises
     ------
@@ -164,8 +167,7 @@ class Orientation(FrameConstraint):
         axis: ArrayLike | None = None,
         axes: Axes = "local",
     ) -> None:
-        rows = np.zeros((3, 6)) if axis is None else np.zeros((2, 6))
-        rows[:, 3:] = np.eye(3) if axis is None else _across(axis, "axis of an orientation")
+        rows = _rows(NONE, np.eye(3) if axis is None else _across(axis, "axis of an orientation"))
         self._set_rows(first, second, rows, axes, angular_axes=None if axis is None else "local")
         self._set_attributes(axis=None if axis is None else read_only(axis))
 
@@ -175,6 +177,212 @@ class Orientation(FrameConstraint):
         return None if self.axis is None else _unit(self.axis)
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Prismatic(FrameConstraint):
+    """Five rows: the two frames only slide relative to each other, along ``axis``; they do not rotate.
+
+    Parameters
+    ----------
+    first : str or Frame
+        Frame that the rows are in; a link's name stands for the link's own frame.
+    second : str or Frame, optional
+        Frame of another link; the world if not given.
+    axis : (3,) array_like
+        Direction of the slide in the first frame, of any length.
+
+    Raises
+    ------
+    ModelError
+        ``axis`` is not three finite numbers.
+    ConstraintError
+        ``axis`` is zero, or a frame is neither a name nor a `Frame`.
+
+    Examples
+    --------
+    >>> Prismatic("piston", "cylinder", axis=(0, 0, 1)).size
+    5
+    """
+
+    axes: Axes = field(init=False)
+    axis: Array
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
+        across = _across(axis, "axis of a prismatic pair")
+        self._set_rows(first, second, _rows(across, np.eye(3)), "local")
+        self._set_attributes(axis=read_only(axis))
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Cylindrical(FrameConstraint):
+    """Four rows: the two frames slide along ``axis`` and rotate about it, and move in no other way.
+
+    Parameters
+    ----------
+    first : str or Frame
+        Frame that the rows are in; a link's name stands for the link's own frame.
+    second : str or Frame, optional
+        Frame of another link; the world if not given.
+    axis : (3,) array_like
+        Direction of the common axis through both origins in the first frame, of any length; the same in both frames.
+
+    Raises
+    ------
+    ModelError
+        ``axis`` is not three finite numbers.
+    ConstraintError
+        ``axis`` is zero, or a frame is neither a name nor a `Frame`.
+
+    Examples
+    --------
+    >>> Cylindrical("rod", "sleeve", axis=(0, 0, 1)).size
+    4
+    """
+
+    axes: Axes = field(init=False)
+    axis: Array
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
+        across = _across(axis, "axis of a cylindrical pair")
+        self._set_rows(first, second, _rows(across, across), "local")
+        self._set_attributes(axis=read_only(axis))
+
+    @property
+    def free_axis(self) -> Array:
+        """Its axis, of length one."""
+        return _unit(self.axis)
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Planar(FrameConstraint):
+    """Three rows: the first origin stays in the plane across ``axis`` through the second one; frames turn about it.
+
+    Parameters
+    ----------
+    first : str or Frame
+        Frame that the rows are in; a link's name stands for the link's own frame.
+    second : str or Frame, optional
+        Frame of another link; the world if not given.
+    axis : (3,) array_like
+        Normal of the plane in the first frame, of any length; the same in both frames.
+
+    Raises
+    ------
+    ModelError
+        ``axis`` is not three finite numbers.
+    ConstraintError
+        ``axis`` is zero, or a frame is neither a name nor a `Frame`.
+
+    Examples
+    --------
+    >>> Planar("puck", "table", axis=(0, 0, 1)).size
+    3
+    """
+
+    axes: Axes = field(init=False)
+    axis: Array
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
+        across = _across(axis, "axis of a planar pair")
+        self._set_rows(first, second, _rows(_unit(read_only(axis))[None], across), "local")
+        self._set_attributes(axis=read_only(axis))
+
+    @property
+    def free_axis(self) -> Array:
+        """Its axis, of length one."""
+        return _unit(self.axis)
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Universal(FrameConstraint):
+    """Four rows: the origins of two frames move together, and an axis of each stays across the other's.
+
+    With unit axes ``a`` of the first frame and ``b`` of the second, the last row is ``(a × b)ᵀ`` on the relative
+    angular velocity. Its position error is ``a · b``.
+
+    Parameters
+    ----------
+    first : str or Frame
+        Frame that the rows are in; a link's name stands for the link's own frame.
+    second : str or Frame
+        The other frame; ``Frame("world", position)`` is a place in the world.
+    axis : (3,) array_like
+        Axis of the cross in the first frame, of any length.
+    second_axis : (3,) array_like
+        Other axis of the cross, in the second frame.
+
+    Raises
+    ------
+    ModelError
+        An axis is not three finite numbers.
+    ConstraintError
+        An axis is zero, or a frame is neither a name nor a `Frame`.
+
+    Examples
+    --------
+    >>> Universal("shaft", "wheel", axis=(1, 0, 0), second_axis=(0, 1, 0)).size
+    4
+    """
+
+    axes: Axes = field(init=False)
+    axis: Array
+    second_axis: Array
+
+    def __init__(
+        self, first: str | Frame, second: str | Frame, axis: ArrayLike = (1, 0, 0), second_axis: ArrayLike = (0, 1, 0)
+    ) -> None:  # fmt: skip
+        for given in (axis, second_axis):
+            _across(given, "axis of a universal joint")
+        self._set_rows(first, as_frame(second, "second frame"), 4, "local")
+        self._set_attributes(axis=read_only(axis), second_axis=read_only(second_axis))
+
+    def _defining(self) -> list[object]:
+        return [*FrameConstraint._defining(self), self.axis.tolist(), self.second_axis.tolist()]
+
+    def header_lines(self) -> Iterator[str]:
+        """Its axes."""
+        yield f"axes {exact(self.axis)} of the first frame, {exact(self.second_axis)} of the second"
+
+    def selection(self, at: At) -> Matrix:
+        """The rows (4 × 6), in the axes of the first frame."""
+        ops, (a, b) = at.ops, self._cross(at)
+        return ops.vstack([ops.constant(np.eye(6)[:3]), ops.hstack([ops.zeros(1, 3), ops.transpose(cross(ops, a, b))])])
+
+    def _cross(self, at: At) -> tuple[Matrix, Matrix]:
+        """Unit axes (3 × 1) of the first and of the second frame, in the axes of the first one."""
+        ops, (first, second) = at.ops, self.links(at.tree)
+        assert self.second is not None
+        into, turned = ops.transpose(at.pose(self.first)[0]), at.pose(self.second, "second")[0]
+        a, b = (ops.constant(_unit(x)[:, None]) for x in (self.axis, self.second_axis))
+        return a, into @ (at.robot.pose_between(second, first)[0] @ (turned @ b))
+
+    def drift(self, at: At) -> Matrix:
+        """That of rows that are constant, and ``(a · w) (b · w) − (a · b) w²`` of a relative angular velocity ``w``."""
+        ops, (first, second) = at.ops, self.links(at.tree)
+        a, b = self._cross(at)
+        w = ops.zeros(3, 1)
+        if first != WORLD:
+            w = w + ops.take(at.motion.V[first], ANGULAR, None)
+        if second != WORLD:
+            w = w - at.robot.pose_between(second, first)[0] @ ops.take(at.motion.V[second], ANGULAR, None)
+        w = ops.transpose(at.pose(self.first)[0]) @ w
+        along, own, other, square = (ops.transpose(x) @ y for x, y in ((a, b), (a, w), (b, w), (w, w)))
+        return FrameConstraint.drift(self, at) + ops.vstack([ops.zeros(3, 1), own @ other - along @ square])
+
+    def position(self, at: At) -> Matrix:
+        """What the origins are apart (m), in the axes of the first frame, and ``a · b``."""
+        ops, (first, second) = at.ops, self.links(at.tree)
+        if first == second:  # both are the world
+            return ops.zeros(4, 1)
+        assert self.second is not None
+        (R1, p1), (_, p2) = at.pose(self.first), at.pose(self.second, "second")
+        R, p = at.robot.pose_between(second, first)
+        a, b = self._cross(at)
+        return ops.vstack([ops.transpose(R1) @ (p1 - (R @ p2 + p)), ops.transpose(a) @ b])
+
+
+NONE = np.zeros((0, 3))
+"""No directions."""
+
 ZERO = 1e-9
 """A direction whose entries are all below this is taken for a zero that round-off has left: it has no unit."""
 
@@ -183,6 +391,11 @@ def _unit(direction: Array) -> Array:
     """The direction of a vector of any length, at length one."""
     size = direction / np.max(np.abs(direction))  # squares neither overflow nor vanish
     return np.asarray(size / np.linalg.norm(size))
+
+
+def _rows(linear: Array, angular: Array) -> Array:
+    """Rows (m, 6) along directions (k, 3) of linear and of angular velocity."""
+    return np.block([[linear, np.zeros_like(linear)], [np.zeros_like(angular), angular]])
 
 
 def _across(axis: ArrayLike, argument: str) -> Array:

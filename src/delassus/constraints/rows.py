@@ -1,9 +1,10 @@
-"""Any rows on the twist of one link; they may come with each call."""
+"""Any rows on the twist of a link, relative to the world or to another link; they may come with each call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,16 +22,22 @@ ROW_LAYOUT = "Each row holds three linear and three angular components."
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Rows(FrameConstraint):
-    """Any rows on the twist of one link.
+    """Any rows on the twist of a link, ``Rows(first, K)``, or on that of two, ``Rows(first, second, K)``.
+
+    Between two links the rows are on ``v_first − X v_second``, the second twist carried over rigidly to the origin of
+    the first frame. Rows have no position error. `Weld`, `Hinge`, `Prismatic`, `Cylindrical`, `Universal` and `Planar`
+    state rows of pairs that have one.
 
     Parameters
     ----------
     first : str or Frame
         Frame whose twist, at its origin, the rows act on.
+    second : str or Frame, optional
+        Frame of another link that the twist is relative to; the world if not given.
     K : (m, 6) array_like or int
         The rows, ``[linear; angular]``; a number says how many rows come with each call.
-    axes : {"local", "world"}
-        Axes that the twist is expressed in: those of the frame, or the world's.
+    axes : {"local", "world", "local-world-aligned"}
+        Axes that the twist is expressed in: those of the first frame, or the world's, by either name.
 
     Raises
     ------
@@ -42,16 +49,29 @@ class Rows(FrameConstraint):
     --------
     >>> Rows("left_foot", [[0, 0, 1, 0, 0, 0]]).size
     1
+    >>> Rows("gripper", "rail", [[0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]]).size
+    2
     """
 
-    second: None = field(init=False)
     K: Array | int
 
-    def __init__(self, first: str | Frame, K: ArrayLike | int, *, axes: Axes = "local") -> None:
+    @overload
+    def __init__(self, first: str | Frame, K: ArrayLike | int, /, *, axes: Axes = "local") -> None: ...
+
+    @overload
+    def __init__(
+        self, first: str | Frame, second: str | Frame | None = None, K: ArrayLike | int = ..., *, axes: Axes = "local"
+    ) -> None: ...  # fmt: skip
+
+    def __init__(
+        self, first: str | Frame, second: Any = None, K: ArrayLike | int | None = None, *, axes: Axes = "local"
+    ) -> None:  # fmt: skip
+        if K is None:  # of one link
+            second, K = None, second
         if isinstance(K, int | np.integer) and not isinstance(K, bool):
-            self._set_rows(first, None, int(K), axes)
+            self._set_rows(first, second, int(K), axes)
         else:
-            self._set_rows(first, None, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
+            self._set_rows(first, second, finite_array(K, (-1, 6), "K of Rows", ROW_LAYOUT, ConstraintError), axes)
         self._set_attributes(K=self.size if self.rows is None else self.rows)
         if not 1 <= self.size <= MOST_ROWS:
             wanted = "at least one row" if self.size < 1 else f"at most {MOST_ROWS:,} rows"
@@ -66,6 +86,10 @@ class Rows(FrameConstraint):
     def has_position_error(self) -> bool:
         """False: positions of rows are not known."""
         return False
+
+    def position(self, at: At) -> Matrix:
+        """Zero."""
+        return at.ops.zeros(self.size, 1)
 
     def arguments(self, index: int) -> Iterator[Argument]:
         """The rows that come with each call, then the placement of the frame."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 
@@ -102,6 +102,10 @@ class SpringDamper(Distance):
         other = copy(self)
         other._set_attributes(length=self._distance(tree, q))
         return other
+
+    def without(self, tree: Tree, other: Tree, values: Mapping[str, Array]) -> Constraint | None:
+        """The spring with its length of ``tree``; None between two places of one rigid body."""
+        return Distance.without(self.at_rest(tree, tree.neutral()), tree, other, values)
 
     def energy(self, tree: Tree, q: Array) -> float:
         """Energy (J) of the spring at a configuration (nq,)."""

@@ -105,6 +105,39 @@ def common_batch(
         raise ConfigurationError(argument, wanted, f"{batch}", advice) from None
 
 
+def check_states(x: ArrayLike, size: int, argument: str, of: str, base: int) -> Array:
+    """Check states (..., size) and return them as float64; ``of`` says what has as many numbers.
+
+    ``base`` is how many more a floating root would have; 0 of one that floats.
+
+    Raises
+    ------
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries.
+    """
+    array = real_array(x)
+    if array is None:
+        wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
+        came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
+        raise ConfigurationError(argument, wanted, came, advice)
+    if array.ndim == 0 or array.shape[-1] != size:
+        is_fixed = base > 0 and array.ndim > 0 and array.shape[-1] == size + base
+        raise ConfigurationError(
+            argument,
+            f"shape (..., {size}), {of}",
+            f"shape {array.shape}",
+            f"Its root is fixed: load it with root='floating' for {base} numbers more."
+            if is_fixed
+            else "The last axis holds one state; batches are leading axes.",
+        )
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ConfigurationError(
+            argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
+        )
+    return array
+
+
 def normalised(array: Array, part: slice, what: str) -> Array:
     """Scale a part of the last axis to unit length, in place; or raise `ConfigurationError` where it is far from it."""
     if array.ndim == 1:  # the same to the bit, in a fifth of the time

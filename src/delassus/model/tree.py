@@ -16,15 +16,16 @@ from delassus.model.check import (
     check_generator,
     check_prefix,
     check_rotation,
+    check_states,
     check_vector,
     common_batch,
     finite_array,
-    is_masked,
     normalised,
     real_array,
 )
 from delassus.model.description import Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
+from delassus.model.edit.lock import lock
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.joint_kinds import FREE
@@ -270,7 +271,7 @@ class Tree(Topology):
         ConfigurationError
             Wrong shape or type, NaN or infinite entries, or a quaternion whose length is off by more than 1e-6.
         """
-        array = self._check_vector(q, self.nq, argument, "nq")
+        array = check_states(q, self.nq, argument, f"nq of {self.name!r}", 0 if self.is_floating else FREE.nq)
         for joint, sq in zip(self.joints, self.q_slices, strict=True):
             unit = joint.kind.unit
             if unit is not None:
@@ -281,31 +282,7 @@ class Tree(Topology):
 
     def check_velocity(self, v: ArrayLike, argument: str = "v") -> Array:
         """Check ``v`` (..., nv) and return it as float64; raises `ConfigurationError`."""
-        return self._check_vector(v, self.nv, argument, "nv")
-
-    def _check_vector(self, x: ArrayLike, size: int, argument: str, size_name: str) -> Array:
-        array = real_array(x)
-        if array is None:
-            wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
-            came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
-            raise ConfigurationError(argument, wanted, came, advice)
-        if array.ndim == 0 or array.shape[-1] != size:
-            more = 0 if array.ndim == 0 or self.is_floating else array.shape[-1] - size
-            base = {"nq": FREE.nq, "nv": FREE.nv}[size_name]
-            raise ConfigurationError(
-                argument,
-                f"shape (..., {size}), {size_name} of {self.name!r}",
-                f"shape {array.shape}",
-                f"Its root is fixed: load it with root='floating' for {base} numbers more."
-                if more == base
-                else "The last axis holds one state; batches are leading axes.",
-            )
-        if not np.isfinite(array).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise ConfigurationError(
-                argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
-            )
-        return array
+        return check_states(v, self.nv, argument, f"nv of {self.name!r}", 0 if self.is_floating else FREE.nv)
 
     # -- trees made of this one ------------------------------------------------------------------------------------
 
@@ -367,6 +344,32 @@ class Tree(Topology):
         mounted = Placement(at.link, R, at.position + at.rotation @ check_vector(position, "position"))
         return mount(self.name, [("", self, ON_THE_WORLD), (prefix, other, mounted)])
 
+    def lock(self, values: Mapping[str, ArrayLike]) -> Tree:
+        """Tree without some joints, which stay at these values, as ``pinocchio.buildReducedModel``.
+
+        Links that they carry are parts of the links before them; names stay as frames. Actuators, constraints and
+        keyframes go on without them; ``omitted`` names those of which nothing is left, and sensors of what is gone.
+
+        Parameters
+        ----------
+        values : mapping of str to array_like
+            Coordinates of these joints, as in `configuration`: of a free joint a position and a quaternion.
+
+        Raises
+        ------
+        UnknownNameError, ConfigurationError, ConstraintError
+            As `configuration`; values of several states; a coupling of joints that are all locked does not hold there.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> arm = ds.mechanisms.chain(4).lock({"link2_joint": 0.3})
+        >>> arm.joint_names, "link2" in arm.frames
+        (('link1_joint', 'link3_joint', 'link4_joint'), True)
+        """
+        q = self.configuration(values)
+        return lock(self, {self._joint_index(name) for name in values}, q)
+
     def reroot(self, link: str) -> Tree:
         """Tree of the same floating robot whose free joint carries another link.
 
@@ -416,10 +419,8 @@ class Tree(Topology):
 
         Raises
         ------
-        UnknownNameError, ModelError
-            As `reroot`.
-        ConfigurationError
-            As `integrate`.
+        UnknownNameError, ModelError, ConfigurationError
+            As `reroot` and `integrate`.
 
         Examples
         --------

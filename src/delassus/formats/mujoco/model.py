@@ -25,6 +25,7 @@ from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of, springs_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.mujoco.sensors import sensors_of
+from delassus.model.check import check_states
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
@@ -229,7 +230,7 @@ def configuration_from_mujoco(tree: Tree, qpos: ArrayLike) -> Array:
     >>> configuration_from_mujoco(base, [0, 0, 1, 2, 0, 0, 0, 0.5])
     array([0. , 0. , 1. , 0. , 0. , 0. , 1. , 0.5])
     """
-    q = tree._check_vector(qpos, tree.nq, "qpos", "nq").copy()
+    q = check_states(qpos, tree.nq, "qpos", f"nq of {tree.name!r}", 0 if tree.is_floating else FREE.nq).copy()
     for joint, part, _ in _quaternions(tree):
         length = np.linalg.norm(q[..., part], axis=-1, keepdims=True)
         if np.any(length < SHORTEST_QUATERNION):

@@ -15,12 +15,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from delassus.errors import ModelError
-from delassus.model.edit.combine import ON_THE_WORLD
-from delassus.model.inertia import motion_transform, move_inertia
+from delassus.model.edit.lock import LEFT_OUT, lock
+from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, relative_poses
-from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
+from delassus.model.topology import WORLD, Topology, characteristic_length
 from delassus.spatial.motion import LINEAR
-from delassus.spatial.rotations import Array, exact_quarter_turns
 
 T = TypeVar("T", bound=Topology)
 
@@ -38,8 +37,6 @@ that slide, and of that mass times the square of its characteristic length (kg m
 KEPT = "joints that move nothing with inertia, which forward dynamics, Delassus matrices and simulation refuse"
 LOCKED = "joints that move nothing with inertia, and are locked at zero"
 ADDED = "joints that move nothing with inertia, and have a small armature"
-LEFT_OUT = "constraints, actuators and sensors of locked joints"
-
 GENERIC = 20240229
 """Seed of the configuration."""
 
@@ -134,8 +131,11 @@ def with_inertia(tree: T, how: Massless) -> T:
                 f"joint {joint.name!r}", "inertia along all of its degrees of freedom, or along none",
                 f"inertia along some, behind link {tree.link_names[i]!r}", "Load it with massless='armature'.",
             )  # fmt: skip
-    out, left_out = _locked(tree, set(idle))
-    return replace(out, omitted={**tree.omitted, LOCKED: names, **({LEFT_OUT: left_out} if left_out else {})})
+    led = [_led(constraint, names) for constraint in tree.constraints]
+    gone = tuple(repr(c) for c, left in zip(tree.constraints, led, strict=True) if left is None)
+    omitted = {**tree.omitted, LOCKED: names, **({LEFT_OUT: gone} if gone else {})}
+    moving = replace(tree, constraints=tuple(c for c in led if c is not None), omitted=omitted)
+    return lock(moving, idle.keys(), tree.neutral())
 
 
 def _refused(tree: Topology, idle: Collection[int], ways: str) -> ModelError:
@@ -160,75 +160,9 @@ def _with_armature(tree: T, idle: Mapping[int, Idle]) -> T:
     return replace(tree, joints=tuple(joints))
 
 
-def _locked(tree: T, locked: Collection[int]) -> tuple[T, tuple[str, ...]]:
-    """The tree without joints, at zero, and names of constraints, actuators and sensors that it does not have then."""
-    names = {tree.joint_names[i] for i in locked}
-    # of each link, the one that it is part of now, and its pose there
-    places: list[Placement] = []
-    joints, parents, kept = [], list[int](), list[int]()
-    inertias, world_inertia = list[Array](), np.array(tree.world_inertia)
-    for i, joint in enumerate(tree.joints):
-        on = ON_THE_WORLD if tree.parents[i] == WORLD else places[tree.parents[i]]
-        rotation, position = on.rotation @ joint.rotation, on.position + on.rotation @ joint.position
-        if i not in locked:
-            places.append(Placement(len(kept), np.eye(3), np.zeros(3)))
-            joints.append(replace(joint, rotation=exact_quarter_turns(rotation), position=position))
-            parents.append(on.link)
-            inertias.append(np.array(tree.inertias[i]))
-            kept.append(i)
-            continue
-        at = Placement(on.link, exact_quarter_turns(rotation), position)
-        places.append(at)
-        moved = move_inertia(tree.inertias[i], at.rotation, at.position)
-        if at.link == WORLD:
-            world_inertia += moved
-        else:
-            inertias[at.link] += moved
-
-    def placed(at: Placement) -> Placement:
-        on = ON_THE_WORLD if at.link == WORLD else places[at.link]
-        rotation = exact_quarter_turns(on.rotation @ at.rotation)
-        return replace(at, link=on.link, rotation=rotation, position=on.position + on.rotation @ at.position)
-
-    frames = {name: placed(at) for name, at in tree.frames.items()}
-    of_q, of_v = ([k for i in kept for k in range(x[i].start, x[i].stop)] for x in (tree.q_slices, tree.v_slices))
-    out = replace(
-        tree, link_names=tuple(tree.link_names[i] for i in kept), joints=tuple(joints), parents=tuple(parents),
-        inertias=np.array(inertias).reshape(-1, 6, 6), frames=frames, world_inertia=world_inertia,
-        keyframes={},
-        aliases={old: new for old, new in tree.aliases.items() if new not in names}, constraints=(), actuators=(),
-        sensors=(),
-    )  # fmt: skip
-    constraints = [_without(constraint, names, out) for constraint in tree.constraints]
-    ratios = [{joint: x for joint, x in a.transmission.items() if joint not in names} for a in tree.actuators]
-    actuators = [replace(a, transmission=own) for a, own in zip(tree.actuators, ratios, strict=True) if own]
-    lost = names | {a.name for a in tree.actuators} - {a.name for a in actuators}
-    lost |= {tree.link_names[i] for i in locked}
-    moving = ("joint", "actuator", "link", "moving frame")
-    sensors = [s for s in tree.sensors if s.KINDS[s.kind][0] not in moving or not lost.intersection(s.names)]
-    gone = [repr(c) for c, kept_one in zip(tree.constraints, constraints, strict=True) if kept_one is None]
-    gone += sorted({a.name for a in tree.actuators} - {a.name for a in actuators})
-    gone += [s.name for s in tree.sensors if s not in sensors]
-    held = tuple(c for c in constraints if c is not None)
-    acting = [k for k, own in enumerate(ratios) if own]
-    keyframes = {n: replace(x, q=x.q[of_q], v=x.v[of_v], ctrl=x.ctrl[acting]) for n, x in tree.keyframes.items()}
-    made = replace(
-        out, constraints=held, actuators=tuple(actuators), sensors=tuple(sensors), keyframes=keyframes
-    )  # fmt: skip
-    return made, tuple(gone)
-
-
-def _without(constraint: Any, locked: Collection[str], tree: Topology) -> Any:
-    """The constraint on a tree whose locked joints are at zero; None where nothing is left of it, or moves by it.
-
-    Rows on joints hold for the joints that are left, but for those whose first joint is locked: it followed the others.
-    """
+def _led(constraint: Any, locked: Collection[str]) -> Any:
+    """The constraint without rows whose first joint is locked: it followed the others. None if no row is left."""
     if not set(constraint.joints) & set(locked):
-        ends = {tree.placement(frame.link).link for frame in constraint.frames}
-        return None if len(constraint.frames) == 2 and len(ends) == 1 else constraint
-    rows = [
-        (left, rest)
-        for row, rest in constraint.couplings() or ()
-        if next(iter(row)) not in locked and (left := {name: x for name, x in row.items() if name not in locked})
-    ]
+        return constraint
+    rows = [(row, rest) for row, rest in constraint.couplings() or () if next(iter(row)) not in locked]
     return type(constraint)([row for row, _ in rows], [rest for _, rest in rows]) if rows else None

@@ -147,6 +147,16 @@ def direct(tree, what, states, constraints=(), method="auto", derivative="", **o
     return bind(tree, constraints, find_quantity(what), states, method, derivative, **options).run()
 
 
+def extended(tree, name, states, constraints=(), **options):
+    """Results by name as the direct functions compute them, in extended precision; states are (n, size)."""
+    bound = bind(tree, constraints, find_quantity(name), states, "auto", **options)
+    program, n = make_program(bound.request, with_rcond=False), len(next(iter(states.values())))
+    given = [np.broadcast_to(bound.values[a.name], (n, *a.shape)).reshape(n, -1) for a in bound.request.arguments]
+    x = np.concatenate(given, axis=1).astype(np.longdouble)
+    flat = np.concatenate(interpret_program(program, x), axis=-1)
+    return {r.name: flat[:, list(r.entries)].reshape(n, *r.shape) for r in program.results}
+
+
 def extent(shape, d):
     """How far a shape reaches along directions (..., 3) in its frame."""
     match shape:

@@ -60,16 +60,20 @@ Dynamics
     `InverseDynamics`         what it returns with constraints
     `InverseDynamicsStatus`   whether motors and constraints cause the motion, in words
     `inverse_dynamics_derivatives` its derivatives
+    `inverse_dynamics_hessian` its second derivatives
     `bias_force`              joint forces that keep q̈ = 0
     `mass_matrix`             M
     `coriolis_matrix`         C: joint forces C v keep q̈ = 0 without gravity
     `dynamics_derivatives`    derivatives of forward dynamics
+    `dynamics_hessian`        second derivatives of forward dynamics
     `step_derivatives`        of a time step: A and B of a controller
+    `step_hessian`            second derivatives of a time step
     `DYNAMICS_METHODS`        names of the methods
     `ForwardDynamics`         what forward_dynamics returns
     `ImpulseDynamics`         what impulse returns
     `DynamicsStatus`          how a state was solved, in words
     `DynamicsDerivatives`     what dynamics_derivatives returns
+    `DynamicsHessian`         what dynamics_hessian returns
 
 Kinematics
     `forward_kinematics`      poses of links and frames
@@ -129,13 +133,14 @@ import typing as _typing
 from delassus.accuracy.status import DynamicsStatus
 from delassus.algorithms.dynamics import DYNAMICS_METHODS
 from delassus.api.control import Control, control
-from delassus.api.dynamics import dynamics_derivatives, forward_dynamics
+from delassus.api.dynamics import dynamics_derivatives, dynamics_hessian, forward_dynamics
 from delassus.api.inverse_dynamics import (
     InverseDynamics,
     InverseDynamicsStatus,
     bias_force,
     inverse_dynamics,
     inverse_dynamics_derivatives,
+    inverse_dynamics_hessian,
 )
 from delassus.api.kinematics import (
     forward_kinematics,
@@ -177,7 +182,7 @@ from delassus.api.osim import (
 )
 from delassus.api.regressors import BaseParameters, base_parameters, regressor
 from delassus.api.sensors import sensors
-from delassus.api.steps import step_derivatives
+from delassus.api.steps import step_derivatives, step_hessian
 from delassus.constraints import (
     CenterOfMass,
     Contact,
@@ -203,7 +208,7 @@ from delassus.model import mechanisms
 from delassus.model.tree import Tree
 from delassus.quantities.evaluate import SingularError
 from delassus.quantities.keywords import Baumgarte
-from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, ImpulseDynamics
+from delassus.quantities.results import DynamicsDerivatives, DynamicsHessian, ForwardDynamics, ImpulseDynamics
 from delassus.runtime.libraries.graphs import announce as _announce
 from delassus.version import __deprecated__ as __deprecated__
 from delassus.version import __version__ as __version__
@@ -239,6 +244,7 @@ __all__ = [
     "DelassusWarning",
     "Distance",
     "DynamicsDerivatives",
+    "DynamicsHessian",
     "DynamicsStatus",
     "ExcitingMotion",
     "ForwardDynamics",
@@ -284,6 +290,7 @@ __all__ = [
     "delassus",
     "delassus_operator",
     "dynamics_derivatives",
+    "dynamics_hessian",
     "exciting_motion",
     "forward_dynamics",
     "forward_kinematics",
@@ -295,6 +302,7 @@ __all__ = [
     "impulse",
     "inverse_dynamics",
     "inverse_dynamics_derivatives",
+    "inverse_dynamics_hessian",
     "jacobian",
     "jacobian_drift",
     "kinetic_energy",
@@ -314,6 +322,7 @@ __all__ = [
     "rollout",
     "sensors",
     "step_derivatives",
+    "step_hessian",
 ]
 
 _NAMES = __all__

@@ -12,10 +12,17 @@ from delassus.api.direct import CompiledRequest, bind
 from delassus.errors import ConfigurationError, shown
 from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.dynamics import DYNAMICS, DYNAMICS_DERIVATIVES
-from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod
+from delassus.quantities.declarations.dynamics import DYNAMICS, DYNAMICS_DERIVATIVES, DYNAMICS_HESSIAN
+from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod, ForcedMotion
 from delassus.quantities.request import AUTO
-from delassus.quantities.results import DynamicsDerivatives, ForwardDynamics, differentiated, solved
+from delassus.quantities.results import (
+    DynamicsDerivatives,
+    DynamicsHessian,
+    ForwardDynamics,
+    differentiated,
+    solved,
+    twice_differentiated,
+)
 
 
 def forward_dynamics(
@@ -196,3 +203,51 @@ def dynamics_derivatives(
     states = {"q": q, "v": v, "tau": tau}
     bound = bind(tree, constraints, DYNAMICS_DERIVATIVES, states, AUTO, compliance=compliance, **given)
     return bound.reported(differentiated)
+
+
+def dynamics_hessian(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    constraints: Constraints = None,
+    *,
+    compliance: Compliance = None,
+    **given: Unpack[ForcedMotion],
+) -> DynamicsHessian:
+    """Forward dynamics, and the first and second derivatives of accelerations and forces.
+
+    Takes what `dynamics_derivatives` takes, but for ``control``, and raises what that raises. Analytic: the system that
+    the solution fulfils is differentiated twice. Positions change as ``tree.integrate(q, δ)``, and derivatives are
+    those by ``δ`` at zero, so that they are symmetric. Those of free, ball and planar joints differ from derivatives of
+    ``dqdd_dq`` along the tangent by half a bracket: ``∂_k (∂_j q̈) = ∂²q̈/∂δ_j∂δ_k + ½ Σ_l c_l ∂_l q̈`` with
+    ``[s_k, s_j] = Σ_l c_l s_l``, of which Pinocchio's second derivatives of inverse dynamics hold the left side.
+    Derivatives by velocity and joint force, and twice by joint forces, are zero.
+
+    Returns
+    -------
+    DynamicsHessian
+        What `dynamics_derivatives` returns, ``d2qdd_dqdq``, ``d2qdd_dqdv``, ``d2qdd_dvdv``, ``d2qdd_dqdtau``
+        (..., nv, nv, nv), and ``d2f_dqdq``, … (..., m, nv, nv), in SI units. Where rows are dependent, as the status
+        says, those of forces are NaN, and those of accelerations are right if the rows do not contradict one another
+        and stay dependent.
+
+    References
+    ----------
+    Singh, Wensing et al., "On second-order derivatives of rigid-body dynamics", IEEE T-RO 2024, for inverse dynamics;
+    constraints by the implicit function theorem.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot = ds.mechanisms.humanoid()
+    >>> feet = [ds.Weld("left_foot"), ds.Weld("right_foot")]
+    >>> found = ds.dynamics_hessian(robot, robot.random(0), np.ones(robot.nv), np.zeros(robot.nv), feet)
+    >>> found.d2qdd_dqdv.shape == (robot.nv, robot.nv, robot.nv), found.d2f_dqdq.shape == (12, robot.nv, robot.nv)
+    (True, True)
+    >>> bool(np.allclose(found.d2qdd_dqdq, found.d2qdd_dqdq.swapaxes(1, 2)))
+    True
+    """
+    states = {"q": q, "v": v, "tau": tau}
+    bound = bind(tree, constraints, DYNAMICS_HESSIAN, states, AUTO, compliance=compliance, **given)
+    return bound.reported(twice_differentiated)

@@ -15,7 +15,12 @@ from delassus.api.kinematics import jacobian
 from delassus.constraints import row_slices
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.inverse_dynamics import BIAS_FORCE, INVERSE_DYNAMICS, INVERSE_DYNAMICS_DERIVATIVES
+from delassus.quantities.declarations.inverse_dynamics import (
+    BIAS_FORCE,
+    INVERSE_DYNAMICS,
+    INVERSE_DYNAMICS_DERIVATIVES,
+    INVERSE_DYNAMICS_HESSIAN,
+)
 from delassus.quantities.keywords import ConstraintArguments, Constraints, Payloads, Surroundings
 from delassus.quantities.request import AUTO
 from delassus.spatial.rotations import Array
@@ -276,6 +281,50 @@ def inverse_dynamics_derivatives(
     states = {"q": q, "v": v, "qdd": qdd}
     found = bind(tree, (), INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
+
+
+class InverseDynamicsHessian(NamedTuple):
+    """What `inverse_dynamics_hessian` returns."""
+
+    d2tau_dqdq: Array
+    d2tau_dqdv: Array
+    d2tau_dvdv: Array
+    d2tau_dqdqdd: Array
+
+
+def inverse_dynamics_hessian(
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
+) -> InverseDynamicsHessian:
+    """Second derivatives of the joint forces of `inverse_dynamics`.
+
+    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d²). Positions change as
+    ``tree.integrate(q, δ)``, and derivatives are those by ``δ`` at zero, as of `dynamics_hessian`: between hinges and
+    slides these are ``pinocchio.ComputeRNEASecondOrderDerivatives``. Other pairs have none.
+
+    Returns
+    -------
+    A tuple whose fields have these names:
+
+    d2tau_dqdq, d2tau_dqdv, d2tau_dvdv, d2tau_dqdqdd : (..., nv, nv, nv) arrays
+        In SI units; entry (i, j, k) of the second is of joint force i, by position j and velocity k. The last one is
+        the derivative of the mass matrix, ``∂M_ik/∂q_j``.
+
+    References
+    ----------
+    Singh, Russell, Wensing, "Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra",
+    RA-L 2022; "On second-order derivatives of rigid-body dynamics: theory & implementation", T-RO 2024.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> arm = ds.mechanisms.chain(7)
+    >>> found = ds.inverse_dynamics_hessian(arm, arm.random(0), np.ones(7), np.ones(7))
+    >>> found.d2tau_dqdv.shape, bool(np.allclose(found.d2tau_dvdv, found.d2tau_dvdv.swapaxes(1, 2)))
+    ((7, 7, 7), True)
+    """
+    states = {"q": q, "v": v, "qdd": qdd}
+    found = bind(tree, (), INVERSE_DYNAMICS_HESSIAN, states, AUTO, payloads=payloads, **given).run()
+    return InverseDynamicsHessian(*(found[name] for name in InverseDynamicsHessian._fields))
 
 
 def bias_force(

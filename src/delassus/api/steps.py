@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from delassus.api.direct import bind
 from delassus.model.tree import Tree
-from delassus.quantities.declarations.steps import STEP_DERIVATIVES
-from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, Integrator
+from delassus.quantities.declarations.steps import STEP_DERIVATIVES, STEP_HESSIAN
+from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, ForcedMotion, Integrator
 from delassus.spatial.rotations import Array
 
 
@@ -85,3 +85,64 @@ def step_derivatives(
     states, options = {"q": q, "v": v, "tau": tau, "dt": dt}, {"integrator": integrator, "impacts": impacts}
     found = bind(tree, constraints, STEP_DERIVATIVES, states, compliance=compliance, **options, **given).run()
     return DifferentiatedStep(*(found[name] for name in DifferentiatedStep._fields))
+
+
+class TwiceDifferentiatedStep(NamedTuple):
+    """What `step_hessian` returns."""
+
+    q_next: Array
+    v_next: Array
+    A: Array
+    B: Array
+    d2x_dxdx: Array
+    d2x_dxdtau: Array
+    d2x_dtaudtau: Array
+
+
+def step_hessian(
+    tree: Tree,
+    q: ArrayLike,
+    v: ArrayLike,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    constraints: Constraints = None,
+    *,
+    compliance: Compliance = None,
+    **given: Unpack[ForcedMotion],
+) -> TwiceDifferentiatedStep:
+    """State after one semi-implicit time step, and its first and second derivatives.
+
+    Takes what `step_derivatives` takes, but for ``integrator``, ``impacts`` and ``control``, and raises what that
+    raises. With ``x = [δq; δv]``, the state after the step is ``A x + B δτ + ½ x·X x + x·Y δτ + ½ δτ·Z δτ`` and terms
+    of higher order, where ``δq`` before and after are tangents: ``q`` becomes ``tree.integrate(q, δq)``.
+
+    Returns
+    -------
+    A tuple whose fields have these names:
+
+    q_next, v_next, A, B
+        As of `step_derivatives`.
+    d2x_dxdx : (..., 2 nv, 2 nv, 2 nv) array
+        ``X``; entry (i, j, k) is of number i of the state after the step.
+    d2x_dxdtau : (..., 2 nv, 2 nv, nv) array
+        ``Y``.
+    d2x_dtaudtau : (..., 2 nv, nv, nv) array
+        ``Z``, zero but for positions of free, ball and planar joints.
+
+    Warns
+    -----
+    DelassusWarning
+        As of `step_derivatives`.
+
+    Examples
+    --------
+    >>> import delassus as ds, numpy as np
+    >>> robot, foot = ds.mechanisms.star(2, 2), ds.Point("branch1_2")
+    >>> q, v, tau = robot.random(0), np.ones(robot.nv), np.zeros(robot.nv)
+    >>> found = ds.step_hessian(robot, q, v, tau, 1e-3, foot)
+    >>> found.d2x_dxdtau.shape == (2 * robot.nv, 2 * robot.nv, robot.nv)
+    True
+    """
+    states = {"q": q, "v": v, "tau": tau, "dt": dt}
+    found = bind(tree, constraints, STEP_HESSIAN, states, compliance=compliance, **given).run()
+    return TwiceDifferentiatedStep(*(found[name] for name in TwiceDifferentiatedStep._fields))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +33,8 @@ from delassus.algorithms.dynamics.derivatives.accelerations import (
     derivatives,
     impact_derivatives,
 )
-from delassus.algorithms.dynamics.derivatives.actuation import control_rates
+from delassus.algorithms.dynamics.derivatives.actuation import control_curvature, control_rates
+from delassus.algorithms.dynamics.derivatives.second import Second, SecondDerivatives
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
@@ -243,6 +245,19 @@ class BoundRequest:
             return ops.zeros(nv, nv), ops.zeros(nv, nv), ops.eye(nv)
         q, v, *controls = self._controlled(q, v)
         return control_rates(ops, self.tree, _FORCES[control], q, v, controls)
+
+    def control_curvature(self, weights: Matrix) -> Second:
+        """Second derivatives of ``w·τ`` at the arguments, with weights (nv × 1) of joint forces that controls make."""
+        q, v, *controls = self._controlled(None, None)
+        return control_curvature(self.ops, self.tree, _FORCES[self.request.options.control], q, v, controls, weights)
+
+    def second_derivatives(self, motion: DynamicsProblem) -> tuple[Derivatives, SecondDerivatives]:
+        """First derivatives, with controls in place of joint forces if these make them, and second ones."""
+        found = self.derivatives(motion)
+        self.estimate_derivatives(found.directions)
+        found = replace(found, changes=self.with_controls(found.changes))
+        controls = None if self.request.options.control == "tau" else self.control_curvature
+        return found, SecondDerivatives(motion, found, controls)
 
     def _controlled(self, q: Any, v: Any) -> list[Any]:
         """Numbers of the state (the arguments if None) and of the controls."""

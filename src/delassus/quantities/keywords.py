@@ -65,10 +65,10 @@ What = Literal[
     "coriolis_matrix", "jacobian", "impulse", "kinematics", "frame_jacobian", "frame_velocity", "frame_acceleration",
     "jacobian_drift", "energies", "kinetic_energy", "potential_energy", "momentum", "momentum_jacobian",
     "momentum_drift", "momentum_rate", "centre_of_mass", "centre_of_mass_jacobian", "centre_of_mass_drift",
-    "close_loops", "reduced_dynamics", "dynamics", "dynamics_derivatives", "inverse_dynamics", "bias_force",
-    "inverse_dynamics_derivatives", "control", "step", "step_derivatives", "regressor", "inertial_derivatives",
-    "sensors", "contact_step", "contact_step_derivatives", "constraint_errors", "integrate", "difference",
-    "forward_dynamics", "forward_kinematics",
+    "close_loops", "reduced_dynamics", "dynamics", "dynamics_derivatives", "dynamics_hessian", "inverse_dynamics",
+    "bias_force", "inverse_dynamics_derivatives", "inverse_dynamics_hessian", "control", "step", "step_derivatives",
+    "step_hessian", "regressor", "inertial_derivatives", "sensors", "contact_step", "contact_step_derivatives",
+    "constraint_errors", "integrate", "difference", "forward_dynamics", "forward_kinematics",
 ]  # fmt: skip
 """Names that `delassus.compile` takes."""
 
@@ -109,13 +109,18 @@ class Surroundings(TypedDict, total=False):
     damping: ArrayLike
 
 
-class ConstrainedMotion(ConstraintArguments, Surroundings, total=False):
-    """`Surroundings`, goals of constraints, which of them act, and the source of joint forces."""
+class ForcedMotion(ConstraintArguments, Surroundings, total=False):
+    """`Surroundings`, goals of constraints, and which of them act."""
 
     targets: Sequence[ArrayLike | None] | None
     baumgarte: Stabilisation
     poses: Sequence[ArrayLike | None] | None
     active: ArrayLike
+
+
+class ConstrainedMotion(ForcedMotion, total=False):
+    """`ForcedMotion`, and the source of joint forces."""
+
     control: Control
     kp: ArrayLike
     kd: ArrayLike

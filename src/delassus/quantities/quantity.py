@@ -37,6 +37,7 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "gained": (("nv",), "velocity that is gained in a step, in rad/s and m/s"),
         "further": (("nv",), "what velocities gain whose products with v act, in rad/s and m/s"),
         "dt": ((), "time step in s"),
+        "costate": (("2 nv + m",), "weights of the state after a step, in tangents, and of forces"),
         "correction": ((), "part of the errors of loops that a step takes back"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
         **{name: (("nv + m",), "accelerations, and forces along the rows") for name in SOLUTIONS},
@@ -58,7 +59,8 @@ class Output:
     """An array that a quantity returns.
 
     ``name`` is its C identifier, ``shape`` that of one state, by names of `Request.shape_of`, ``meaning`` its units and
-    layout. Of ``symmetric`` ones a triangle is computed; derivatives are NaN where numbers overflow. ``each``
+    layout. Of ``symmetric`` ones a triangle is computed; derivatives are NaN where numbers overflow, those that
+    ``needs_independent`` where rows are dependent. ``each``
     stands for one of each parameter (`Request.parameters`), whose name and shape follow its own. What is ``on_request``
     comes where ``outputs=`` names it.
     """
@@ -68,6 +70,7 @@ class Output:
     meaning: str
     symmetric: bool = False
     is_derivative: bool = False
+    needs_independent: bool = False
     each: bool = False
     on_request: bool = False
 

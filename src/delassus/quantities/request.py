@@ -264,12 +264,14 @@ class Request(ByContent):
 
         "ends" is that of the rows of all ends of constraints,
         "controls" is that of what stands for joint forces, "servos" of what makes forces of them,
-        "triangle of n" that of half a matrix.
+        "triangle of n" that of half a matrix, "n + m" a sum.
         """
         tree, (kind, _, whole) = self.tree, name.partition(" of ")
         if kind == "triangle":
             (n,) = self.shape_of((whole,))
             return n * (n + 1) // 2
+        if " + " in name:
+            return sum(self.shape_of(name.split(" + ")))
         if name in GIVEN:
             return self.quantity.run.sizes[GIVEN.index(name)]  # type: ignore[attr-defined,no-any-return]
         match name:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.status import DynamicsStatus, Resolved, System
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
+from delassus.algorithms.dynamics.derivatives.second import SECOND_DERIVATIVES
 from delassus.constraints import row_slices
 from delassus.frozen import Frozen
 from delassus.spatial.rotations import Array
@@ -138,6 +139,39 @@ class DynamicsDerivatives(ForwardDynamics):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DynamicsHessian(DynamicsDerivatives):
+    """Solution of a batch of states with its first derivatives, as `DynamicsDerivatives` holds it, and second ones.
+
+    Entry (i, j, k) of ``d2qdd_dqdv`` is the second derivative of acceleration i by position j and velocity k. Positions
+    change as ``tree.integrate(q, δ)``, and derivatives are by ``δ`` at zero.
+
+    Attributes
+    ----------
+    d2qdd_dqdq, d2qdd_dqdv, d2qdd_dvdv, d2qdd_dqdtau : (..., nv, nv, nv) arrays
+        Second derivatives of accelerations, in SI units; the first and the third are symmetric in their last two axes.
+    d2f_dqdq, d2f_dqdv, d2f_dvdv, d2f_dqdtau : (..., m, nv, nv) arrays
+        The same of the forces of all constraints, one after the other; NaN where rows are dependent.
+
+    Examples
+    --------
+    >>> import delassus as ds
+    >>> arm = ds.mechanisms.chain(4)
+    >>> d = ds.dynamics_hessian(arm, arm.random(0), [0.0] * 4, [0.0] * 4, ds.Point("link4"))
+    >>> d.d2qdd_dqdq.shape, d.d2f_dqdtau.shape
+    ((4, 4, 4), (3, 4, 4))
+    """
+
+    d2qdd_dqdq: Array
+    d2qdd_dqdv: Array
+    d2qdd_dvdv: Array
+    d2qdd_dqdtau: Array
+    d2f_dqdq: Array
+    d2f_dqdv: Array
+    d2f_dvdv: Array
+    d2f_dqdtau: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ImpulseDynamics(Frozen):
     """Impacts of a batch of states, as `impulse` returns them; all arrays are read-only.
 
@@ -205,6 +239,12 @@ def solved(bound: Any, _: Mapping[str, Array]) -> ForwardDynamics:
 def differentiated(bound: Any, found: dict[str, Array]) -> DynamicsDerivatives:
     """The result with derivatives; its arrays are read-only."""
     return DynamicsDerivatives(*_fields(bound, "ltl"), *(found[name] for name in DERIVATIVES))
+
+
+def twice_differentiated(bound: Any, found: dict[str, Array]) -> DynamicsHessian:
+    """The result with first and second derivatives; its arrays are read-only."""
+    names = *DERIVATIVES, *SECOND_DERIVATIVES
+    return DynamicsHessian(*_fields(bound, "ltl"), *(found[name] for name in names))
 
 
 def _fields(bound: Any, method: str = "") -> tuple[Any, ...]:

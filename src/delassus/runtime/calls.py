@@ -330,6 +330,8 @@ class DirectCall:
         for x, output in zip(results, outputs, strict=True):
             if output.is_derivative:
                 x[status == DynamicsStatus.FAILED] = np.nan
+            if output.needs_independent:
+                x[~unique] = np.nan
         if not every:
             none = np.zeros((n, 0))
             return results, Resolved(none, none, status, np.zeros(n, dtype=int), none != 0.0, wrong)

@@ -92,7 +92,9 @@ def solve_states(
                 result[where] = _where(taken, x, result[where])
         error = np.maximum(error, np.finfo(kernel.dtype).eps)
     if chosen.any() or (with_status and not rcond):
-        status[~are_finite(results, batch) & (status != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
+        with_rank = [x for x, o in zip(results, asked.outputs, strict=True) if not o.needs_independent]
+        finite = np.where(status == DynamicsStatus.SOLVED, are_finite(results, batch), are_finite(with_rank, batch))
+        status[~finite & (status != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
     return UnsolvedStates(chosen, status, error, call)
 
 

@@ -111,6 +111,10 @@ class DualOps(NumpyOps):
         rows = [[Dual(x, rates(i, j)) for j, x in enumerate(r)] for i, r in enumerate(self.base.entries(a))]
         return self.matrix(rows) if rows else self.zeros(*self.base.shape(a))
 
+    def varied(self, x: Any, key: Hashable) -> Dual:
+        """A number of the other backend that varies by itself."""
+        return Dual(x, {key: 1.0})
+
     def values(self, a: Any) -> Matrix:
         """The numbers of a matrix themselves."""
         return self.base.matrix([[value(x) for x in row] for row in a])
@@ -167,6 +171,32 @@ class DualOps(NumpyOps):
     def maximum(self, x: Any, y: Any) -> Any:
         chosen = self.select(self.less(x, y), y, x)
         return Dual(self.base.maximum(value(x), value(y)), chosen.rates)
+
+
+class TwiceDualOps(DualOps):
+    """Operations on numbers of another backend with first and second rates: dual numbers of dual numbers.
+
+    What enters is `lifted` or `varied`: a dual number by itself has rates of one order.
+    """
+
+    def __init__(self, numbers: Ops) -> None:
+        super().__init__(DualOps(numbers))
+        self.numbers = numbers
+
+    def lifted(self, a: Any, rates: Callable[[int, int], Any] = lambda i, j: {}) -> Any:
+        return super().lifted(self.base.lifted(a, rates), rates)  # type: ignore[attr-defined]
+
+    def varied(self, x: Any, key: Hashable) -> Dual:
+        return Dual(Dual(x, {key: 1.0}), {key: 1.0})
+
+    def first_rates(self, x: Any, keys: Sequence[Hashable]) -> Matrix:
+        """Rates (n × 1) of a number by n things that vary."""
+        return self.numbers.matrix([[value(rates_of(x).get(key, 0.0))] for key in keys])
+
+    def second_rates(self, x: Any, keys: Sequence[Hashable]) -> Matrix:
+        """Second rates (n × n) of a number."""
+        rows = [[rates_of(rates_of(x).get(a, 0.0)).get(b, 0.0) for b in keys] for a in keys]
+        return self.numbers.matrix(rows)
 
 
 @dataclass(frozen=True, slots=True)

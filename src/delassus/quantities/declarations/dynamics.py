@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
+from delassus.algorithms.dynamics.derivatives.second import SECOND_DERIVATIVES
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
@@ -29,6 +30,12 @@ def _derivatives(bound: BoundRequest) -> list[Matrix]:
     changes = bound.with_controls(found.changes)
     bound.estimate_derivatives(found.directions)
     return [found.solution.qdd, found.solution.forces, *(changes[name] for name in DERIVATIVES)]
+
+
+def _hessian(bound: BoundRequest) -> list[Matrix]:
+    found, second = bound.second_derivatives(bound.motion())
+    first = [found.changes[name] for name in DERIVATIVES]
+    return [found.solution.qdd, found.solution.forces, *first, *second.tensors()]
 
 
 def _jacobian(bound: BoundRequest) -> list[list[Matrix]]:
@@ -103,6 +110,28 @@ DYNAMICS_DERIVATIVES = Quantity(
     ),
     _derivatives,
     options=CONSTRAINED | CONTROLLED,
+    has_status=True,
+    inverts_mass=True,
+)
+DYNAMICS_HESSIAN = Quantity(
+    "dynamics_hessian",
+    "Forward dynamics, and its first and second derivatives",
+    ("q", "v", "tau"),
+    (
+        *DYNAMICS_DERIVATIVES.outputs,
+        *(
+            Output(
+                name,
+                ("m" if "d2f" in name else "nv", "nv", "nv"),
+                meaning,
+                is_derivative=True,
+                needs_independent="d2f" in name,
+            )
+            for name, meaning in SECOND_DERIVATIVES.items()
+        ),
+    ),
+    _hessian,
+    options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from delassus.algorithms import rnea
-from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes
+from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes, inverse_dynamics_curvature
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
 from delassus.algorithms.loops.inverse_dynamics_changes import constrained_inverse_dynamics_changes
@@ -83,6 +83,11 @@ def _inverse_dynamics_derivatives(bound: BoundRequest) -> list[Matrix]:
     return _inverse_dynamics_changes(bound)[0]
 
 
+def _inverse_dynamics_hessian(bound: BoundRequest) -> list[Matrix]:
+    motion = bound.motion()
+    return inverse_dynamics_curvature(motion, motion.per_joint(bound.values["qdd"]))
+
+
 def _bias_force_changes(bound: BoundRequest) -> list[list[Matrix]]:
     motion = bound.motion()
     return [inverse_dynamics_changes(motion, motion.per_joint(None))[:2]]
@@ -124,6 +129,19 @@ INVERSE_DYNAMICS_DERIVATIVES = Quantity(
         Output("dtau_dqdd", ("nv", "nv"), "change of joint forces with accelerations: mass matrix"),
     ),
     _inverse_dynamics_derivatives,
+    options=MOTION,
+)
+INVERSE_DYNAMICS_HESSIAN = Quantity(
+    "inverse_dynamics_hessian",
+    "Second derivatives of inverse dynamics",
+    INVERSE_DYNAMICS.inputs,
+    (
+        Output("d2tau_dqdq", ("nv", "nv", "nv"), "second change of joint forces with positions, in tangents"),
+        Output("d2tau_dqdv", ("nv", "nv", "nv"), "the same with positions and velocities"),
+        Output("d2tau_dvdv", ("nv", "nv", "nv"), "the same with velocities"),
+        Output("d2tau_dqdqdd", ("nv", "nv", "nv"), "the same with positions and accelerations"),
+    ),
+    _inverse_dynamics_hessian,
     options=MOTION,
 )
 BIAS_FORCE = Quantity(

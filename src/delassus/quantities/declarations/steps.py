@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from delassus.algorithms.dynamics import METHODS
+from delassus.algorithms.dynamics.derivatives.second_step import StepCurvature
 from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.quantities.bound_request import BoundRequest, stacked
@@ -54,6 +55,37 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     if by_start is not None:
         with_q, with_v = with_q + with_v @ by_start[0], with_v @ by_start[1]
     return [stacked(bound, q_next), stacked(bound, v_next), A, B, forces, ops.hstack([with_q, with_v]), D]
+
+
+def _semi_implicit(bound: BoundRequest) -> tuple[list[Matrix], StepCurvature]:
+    """State after a step, ``A``, ``B``, and second derivatives."""
+    read, ops, tree, (n,) = bound.entries, bound.ops, bound.tree, bound.request.shape_of(("controls",))
+    motion, (h,) = bound.motion(), read("dt")
+    found, second = bound.second_derivatives(motion)
+    by_q, by_v, by_u = (found.changes[f"dqdd_d{by}"] for by in ("q", "v", "tau"))
+    state, qdd = (read("q"), read("v"), h), column(ops, found.solution.qdd)
+    q_next, v_next, A, B = differentiated_step(
+        ops, tree, "semi-implicit", *state, lambda q, v: (qdd, by_q, by_v, by_u), n
+    )
+    by = ops.hstack([ops.take(x, range(tree.nv, 2 * tree.nv), None) for x in (A, B)])
+    made = [stacked(bound, q_next), stacked(bound, v_next), A, B]
+    return made, StepCurvature(ops, tree, h, v_next, by, second)
+
+
+def _step_hessian(bound: BoundRequest) -> list[Matrix]:
+    made, curvature = _semi_implicit(bound)
+    ops, nv, found = bound.ops, bound.tree.nv, curvature.tensors()
+    x, u, out = range(2 * nv), range(2 * nv, 3 * nv), list[Matrix]()
+    for rows, columns in ((x, x), (x, u), (u, u)):
+        out.append(ops.vstack([ops.zeros(0, len(columns)), *(ops.take(H, rows, columns) for H in found)]))
+    return [*made, *out]
+
+
+def _step_curvature(bound: BoundRequest) -> list[Matrix]:
+    _, curvature = _semi_implicit(bound)
+    nv, costate = bound.tree.nv, bound.entries("costate")
+    weights = (stacked(bound, x) for x in (costate[:nv], costate[nv : 2 * nv], costate[2 * nv :]))
+    return [curvature.along(*weights)]
 
 
 def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
@@ -117,4 +149,42 @@ STEP_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
     inverts_mass=True,
+)
+STEP_HESSIAN = Quantity(
+    "step_hessian",
+    "Semi-implicit time step, and its first and second derivatives",
+    STEP.inputs,
+    (
+        *STEP_DERIVATIVES.outputs[:4],
+        *(
+            Output(name, ("2 nv", *shape), f"second change of [q; v] after the step with {meaning}", is_derivative=True)
+            for name, shape, meaning in (
+                ("d2x_dxdx", ("2 nv", "2 nv"), "[q; v] before, in tangents"),
+                ("d2x_dxdtau", ("2 nv", "nv"), "[q; v] before and joint forces"),
+                ("d2x_dtaudtau", ("nv", "nv"), "joint forces"),
+            )
+        ),
+    ),
+    _step_hessian,
+    options=CONSTRAINED,
+    has_status=True,
+    inverts_mass=True,
+)
+STEP_CURVATURE = Quantity(
+    "step_curvature",
+    "Second derivatives of a semi-implicit time step along a costate",
+    (*STEP.inputs, "costate"),
+    (
+        Output(
+            "H",
+            ("2 nv + controls", "2 nv + controls"),
+            "second change of costate · [q; v; forces] with [q; v] before, in tangents, and joint forces or controls",
+            is_derivative=True,
+        ),
+    ),
+    _step_curvature,
+    options=CONSTRAINED | CONTROLLED,
+    has_status=True,
+    inverts_mass=True,
+    is_private=True,
 )

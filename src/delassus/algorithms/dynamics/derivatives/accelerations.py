@@ -175,12 +175,13 @@ class AccelerationResponse:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivatives:
-    """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, and the response of its robot."""
+    """Solution of a problem, by name its `DERIVATIVES`, what these can be judged by, its robot's response and rates."""
 
     solution: DynamicsSolution
     changes: dict[str, Matrix]
     directions: list[Direction]
     response: AccelerationResponse
+    rates: Rates
 
 
 def derivatives(
@@ -210,7 +211,7 @@ def derivatives(
     solution, inverse, dependence = resolve(motion, found, inverse)
     dependence = known if dependence is None else dependence
     qdd, forces = solution.qdd, solution.forces
-    rates = Rates(motion, _by_joint(motion, qdd))
+    rates = Rates(motion, by_joint(motion, qdd))
     f = [ops.take(forces, range(s.start, s.stop), None) for s in problem.rows]
     response = AccelerationResponse(motion, system, inverse) if response is None else response
 
@@ -242,7 +243,7 @@ def derivatives(
     for name, part in (("dq", range(nv)), ("dv", range(nv, 2 * nv))):
         changes |= {f"dqdd_{name}": ops.take(dqdd, None, part), f"df_{name}": ops.take(df, None, part)}
     ops.mark("derivatives", list(changes.values()))
-    return Derivatives(solution, changes, directions, response)
+    return Derivatives(solution, changes, directions, response, rates)
 
 
 def impact_derivatives(
@@ -301,7 +302,7 @@ def velocity_changes(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
     """``∂(J v)`` (m_c × nv) of each constraint with positions: that of ``J q̈`` at ``q̈ = v`` of the robot at rest."""
     ops, problem = motion.ops, motion.problem
     rest = motion.at_rest(ops.zeros(motion.tree.nv, 1), ops.zeros(problem.n_rows, 1))
-    rates = Rates(rest, _by_joint(rest, v))
+    rates = Rates(rest, by_joint(rest, v))
     return [problem.switched(k, row_changes(rest, rates, k).with_q) for k in range(len(problem.constraints))]
 
 
@@ -318,14 +319,14 @@ def _of_missed(motion: DynamicsProblem, system: JointSpace, dependence: Dependen
         return ops.zeros(m, nv)
     still = ops.zeros(nv, 1)
     rest = motion.at_rest(still, ops.zeros(m, 1))
-    rates = Rates(rest, _by_joint(rest, still))
+    rates = Rates(rest, by_joint(rest, still))
     parts = (ops.take(missed, range(s.start, s.stop), None) for s in motion.problem.rows)
     acting = [row_changes(rest, rates, k, part) for k, part in enumerate(parts)]
     change = residual_changes(rates, acting)[0]  # −∂(Jᵀ ρ)
     return -(dependence.hard @ system.along_rows(system.solve_transpose(change)))
 
 
-def _by_joint(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
+def by_joint(motion: DynamicsProblem, v: Matrix) -> list[Matrix]:
     """A vector (nv × 1), one column a joint."""
     return [motion.ops.take(v, range(s.start, s.stop), None) for s in motion.tree.v_slices]
 

@@ -30,7 +30,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.blocks import assembled, symmetric
-from delassus.algorithms.dynamics.derivatives.accelerations import residual_changes
+from delassus.algorithms.dynamics.derivatives.accelerations import by_joint, residual_changes
+from delassus.algorithms.dynamics.derivatives.curvature import joint_force_curvature, passive_curvature
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import seen_from
@@ -49,6 +50,27 @@ def inverse_dynamics_changes(motion: DynamicsProblem, qdd: list[Matrix]) -> list
         if joint.armature.any():
             blocks[j, j] = ops.sym_add(blocks[j, j], ops.constant(np.diag(joint.armature)))
     return [with_q, with_v, symmetric(ops, [joint.nv for joint in tree.joints], blocks)]
+
+
+def inverse_dynamics_curvature(motion: DynamicsProblem, qdd: list[Matrix]) -> list[Matrix]:
+    """Second derivatives (nv² × nv each) of `inverse_dynamics`, one joint force below the other.
+
+    By positions, positions and velocities, velocities, and positions and accelerations.
+    """
+    ops, nv = motion.ops, motion.tree.nv
+    rates, still = (
+        Rates(motion, qdd, is_given=True),
+        motion.at_rest(ops.zeros(nv, 1), ops.zeros(motion.problem.n_rows, 1)),
+    )
+    out = [[ops.zeros(0, nv)] for _ in range(4)]
+    for k in range(nv):
+        weights = ops.put(ops.eye(1), (nv, 1), (k,), (0,))
+        rest = Rates(still, by_joint(still, weights), is_given=True)
+        found = joint_force_curvature(rates, rest) + passive_curvature(motion, weights)
+        with_q = ops.transpose(residual_changes(rest, ())[0])
+        for rows, x in zip(out, (found.qq, found.qv, found.vv, with_q), strict=True):
+            rows.append(x)
+    return [ops.vstack(rows) for rows in out]
 
 
 class FrameChanges:

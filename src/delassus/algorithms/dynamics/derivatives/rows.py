@@ -18,7 +18,7 @@ from typing import Any, cast
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints import At
+from delassus.constraints import At, Constraint
 from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
 from delassus.frozen import cached_property
@@ -62,12 +62,13 @@ class Displaced(At):
     twist.
     """
 
-    def __init__(self, rates: Rates, index: int) -> None:
-        base, self.dual, self.tree, self._rates = rates.motion, DualOps(rates.motion.ops), rates.motion.tree, rates
+    def __init__(self, rates: Rates, index: int, dual: DualOps | None = None) -> None:
+        base, self.tree, self._rates = rates.motion, rates.motion.tree, rates
+        self.dual = DualOps(base.ops) if dual is None else dual
         self.ops: Ops = self.dual
         At.__init__(self, cast(Configuration, self), index, cast(RobotMotion, self))
         lifted, c, goal = self.dual.lifted, base.problem.constraints[index], base.goals[index]
-        self._links, self._at = c.carriers(self.tree), At(base.problem, index)
+        self.constraint, self._links, self._at = c, c.carriers(self.tree), At(base.problem, index)
         names = [a.name for a in c.arguments(index) if len(a.shape) == 2]
         self.inputs = {name: lifted(base.problem.inputs[name]) for name in names}
         self.goals = {index: goal if goal.pose is None else replace(goal, pose=self._lifted(goal.pose))}
@@ -114,6 +115,17 @@ class Displaced(At):
         """`Constraint.rows_on_links`."""
         return self._rows
 
+    def missed(self, a: Mapping[int, Any]) -> Any:
+        """``Σ K a − k`` of accelerations of links, stabilisation and all, but for the target."""
+        c, goal = self.constraint, self.goal
+        r = c.drift(self) + c.gravity(self)
+        for link, K in self.rows_on_links.items():
+            r = r + K @ a[link]
+        for gain, error in ((goal.velocity_gain, c.velocity), (goal.position_gain, c.position)):
+            if gain is not None:
+                r = r + scaled(self.dual, [gain] * c.size, error(self))
+        return r
+
     def rows_on_joints_of(self, constraint: int) -> Mapping[int, Any]:
         """None: those are no matter of links."""
         return {}
@@ -139,28 +151,23 @@ def row_changes(motion: DynamicsProblem, rates: Rates, index: int, f: Matrix | N
     ``q̈`` and ``f`` are held. The target is no part of it.
     """
     ops, tree, problem = motion.ops, motion.tree, motion.problem
-    c, goal = problem.constraints[index], motion.goals[index]
+    c = problem.constraints[index]
     with_q, with_v = _of_joints(motion, rates, index)
     if not c.carriers(tree) or not problem.rows_on_links_of(index):
         return RowChanges(with_q, with_v)
     at = Displaced(rates, index)
-    dual, r = at.dual, c.drift(at) + c.gravity(at)
-    for link, K in at.rows_on_links.items():
-        r = r + K @ dual.lifted(rates.a[link])
-    for gain, error in ((goal.velocity_gain, c.velocity), (goal.position_gain, c.position)):
-        if gain is not None:
-            r = r + scaled(dual, [gain] * c.size, error(at))
+    dual, r = at.dual, at.missed({link: at.dual.lifted(rates.a[link]) for link in at.rows_on_links})
 
     def by(numbers: Matrix, name: Hashable) -> Matrix:
         return dual.rates(column(dual, numbers), [(name, k) for k in range(6)])
 
     # P, Q' and K of all links beyond each joint
-    held = {*tree.support(c.top(tree))} if c.is_internal(tree) else set[int]()
+    held = held_joints(c, tree)
     rows, of_links = {link: dual.values(K) for link, K in at.rows_on_links.items()}, dict[int, list[Matrix]]()
     for link, K in rows.items():
         of_links[link] = [by(r, link), by(r, (VELOCITY, link)) - K @ motion_matrix(ops, rates.V[link]), K]
     q, v, sizes = dict[tuple[int, int], Matrix](), dict[tuple[int, int], Matrix](), [j.nv for j in tree.joints]
-    for j, (P, Q, K) in _beyond(tree, of_links, held).items():
+    for j, (P, Q, K) in beyond(tree, of_links, held).items():
         q[0, j] = P @ rates.S[j] + Q @ rates.psi[j] + K @ rates.xi[j]
         v[0, j] = Q @ rates.S[j] + K @ rates.phi[j]
     with_q, with_v = with_q + assembled(ops, [c.size], sizes, q), with_v + assembled(ops, [c.size], sizes, v)
@@ -171,12 +178,17 @@ def row_changes(motion: DynamicsProblem, rates: Rates, index: int, f: Matrix | N
     changes = dict[int, Matrix]()
     for link, of_f in at.rows_on_links.items():
         W = dual.transpose(of_f) @ dual.lifted(f)
-        turned = _beyond(tree, {other: [by(W, other)] for other in rows}, held)
+        turned = beyond(tree, {other: [by(W, other)] for other in rows}, held)
         changes[link] = assembled(ops, [6], sizes, {(0, j): x @ rates.S[j] for j, (x,) in turned.items()})
     return RowChanges(with_q, with_v, {link: ops.transpose(K) @ f for link, K in rows.items()}, changes)
 
 
-def _beyond(tree: Tree, of_links: Mapping[int, list[Matrix]], held: Container[int]) -> dict[int, list[Matrix]]:
+def held_joints(c: Constraint, tree: Tree) -> set[int]:
+    """Joints that move all links of a constraint as one, where that changes nothing."""
+    return {*tree.support(c.top(tree))} if c.is_internal(tree) else set()
+
+
+def beyond(tree: Tree, of_links: Mapping[int, list[Matrix]], held: Container[int]) -> dict[int, list[Matrix]]:
     """Sums of matrices of links over all that lies beyond each joint that moves some, but for those ``held``."""
     out = {i: x for i, x in of_links.items() if i not in held}
     for j in tree.leaves_to_root():

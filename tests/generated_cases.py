@@ -65,6 +65,11 @@ def some_joints(m):
     return [str(m.rng.choice(m.tree.joint_names))]
 
 
+def some_coupling(m):
+    met = m.rng.choice(m.tree.n_links, min(2, m.tree.n_links), replace=False)
+    return ds.JointRows({m.tree.joint_names[i]: np.ones(m.tree.joints[i].nv) for i in met})
+
+
 OPTIONS = {
     "gravity": (LEFT_OUT, "input", (1.0, -2.0, -9.0)),
     "passive": ("model", "none"),
@@ -81,6 +86,7 @@ OPTIONS = {
     "frames": (LEFT_OUT, lambda m: some_frames(m)[0], some_frames),
     "reference": CHOICES["reference"],
     "sensors": (some_sensors,),
+    "loops": (LEFT_OUT, some_coupling),
     "hold": ((), some_joints),
     "independent": (LEFT_OUT,),
     "output": (LEFT_OUT, lambda m: ds.Point(some_frames(m)[0])),
@@ -302,6 +308,7 @@ class Case:
         if quantity.has_status and method in UNCONSTRAINED:
             constraints = []
         chosen = {name: x(m) if callable(x) else x for name, x in chosen.items() if x is not LEFT_OUT}
+        method = "cluster-efpa" if "loops" in chosen else method
         self._fit(chosen, constraints, method)
         if "solver" in chosen:
             constraints = self._with_contacts(chosen, constraints, m)

@@ -11,7 +11,7 @@ import pytest
 import delassus as ds
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import four_bars
-from internals import joint_kinds
+from internals import RawJoint, RawLink, build_tree, joint_kinds
 from random_trees import some_axis, some_mechanism, some_rotation, with_rotors
 from tools import estimating, random_rotation, requested, run_program
 
@@ -154,6 +154,80 @@ def test_random_loops(flat):
         assert close_to(found.qdd, qdd) and close_to(np.concatenate(found.forces), f), (seed, loops)
         checked += 1
     assert checked > 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flat", [0, 1])
+def test_delassus_matrices_of_closed_mechanisms(flat):
+    """By EFPA over clusters beside the reduced mass matrix, in batch and compiled; and without loops."""
+    checked = 0
+    for seed in range(8):
+        case = some_case(seed, flat)
+        if case is None:
+            continue
+        tree, loops, q, *_ = case
+        rng = np.random.default_rng(seed)
+        ends = [ds.Point(ds.Frame(name, rng.normal(size=3))) for name in rng.choice(tree.link_names, 3)]
+        ends.append(ds.Weld(tree.link_names[0], tree.link_names[-1]))
+        found = ds.reduced_dynamics(tree, loops, q)
+        moved = ds.jacobian(tree, ends, q) @ found.transmission
+        G = ds.delassus(tree, ends, q, loops=loops)
+        assert close_to(G, moved @ found.delassus @ moved.T), (seed, loops)
+        assert np.array_equal(G, G.T)
+        several = np.stack([q, q])
+        kernel = ds.compile(tree, ends, "delassus", loops=loops)
+        assert str(kernel.plan) == "cluster-efpa: loops close"
+        for same in (ds.delassus(tree, ends, several, method="cluster-efpa", loops=loops), kernel(several)):
+            assert close_to(same, np.stack([G, G]))
+        assert close_to(ds.delassus(tree, ends, q, method="cluster-efpa"), ds.delassus(tree, ends, q))
+        plain = [ds.compile(tree, ends, "delassus", method=name) for name in ("efpa", "cluster-efpa")]
+        assert plain[0].operations.total == plain[1].operations.total
+        checked += 1
+    assert checked > 4
+    with pytest.raises(ds.DelassusError, match="method: expected one of 2 names"):
+        ds.delassus(tree, ends, q, method="efpa", loops=loops)
+    with pytest.raises(ds.errors.ConstraintError, match="loops: expected rows that no call gives"):
+        ds.delassus(tree, ends, q, loops=ds.Rows(tree.link_names[0], 2))
+    refused = ds.Point(tree.link_names[0])
+    with pytest.raises(ds.errors.ConstraintError, match="active: expected constraints that always act"):
+        ds.compile(tree, refused, "dynamics", method="cluster-aba", active=True)
+    with pytest.raises(ds.errors.ConstraintError, match="takes hard constraints only"):
+        ds.compile(tree, refused, "dynamics", method="cluster-aba", compliance=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_geared_motors(turned):
+    """A rotor on a link turns the next one: Drake's armature ``N² I``, and gyroscopic moments of its spin."""
+    rng, ratio, inertia = np.random.default_rng(0), 50.0, 1e-4
+    axis = np.array([0.36, 0.48, 0.8]) if turned else np.array([0.0, 1.0, 0.0])
+    links = [RawLink("world")]
+    links += [RawLink(n, 1.0, rng.uniform(-0.2, 0.2, 3), 0.02 * np.eye(3)) for n in ("base", "a", "b")]
+    links.append(RawLink("rotor", 0.1, np.zeros(3), 0.5 * inertia * (np.eye(3) + np.outer(axis, axis))))
+    at, y = np.array([0, 0, -0.4]), np.eye(3)[1]
+    first = RawJoint("tilt", joint_kinds.REVOLUTE, "world", "base", axis=np.eye(3)[0])
+    turn = RawJoint("turn", joint_kinds.REVOLUTE, "base", "a", axis=y)
+    last = RawJoint("last", joint_kinds.REVOLUTE, "a", "b", position=at, axis=axis)
+    spin = RawJoint("rotor", joint_kinds.REVOLUTE, "a", "rotor", position=at, axis=axis)
+    geared = build_tree("geared", links, [first, turn, last, spin])
+    fixed = replace(spin, name="mount", kind=None)
+    plain = build_tree("plain", links, [first, turn, replace(last, armature=ratio**2 * inertia), fixed])
+    q, v, tau = rng.normal(size=(3, 3))
+    whole = [geared.configuration(dict(zip(plain.joint_names, x, strict=True))) for x in (q, v, tau)]
+    own = [geared.v_index(name).start for name in plain.joint_names]
+    for x, y in zip(whole[:2], (q, v), strict=True):
+        x[geared.v_index("rotor")] = ratio * y[2]
+    gear = ds.JointRows({"rotor": 1.0, "last": -ratio})
+    found = ds.forward_dynamics(geared, *whole, gear, method="cluster-aba")
+
+    # spin h = I N q̇ n of the rotor on a: moments J_ωᵀ (ḣ + ω × h) at joints below, N I n · ω̇ at the gear
+    J = ds.frame_jacobian(plain, q, "a")[3:]
+    omega, alpha = J @ v, ds.frame_acceleration(plain, q, v, np.zeros(3), "a")[3:]
+    M, c = ds.mass_matrix(plain, q), ds.bias_force(plain, q, v)
+    across = inertia * ratio * np.outer(J.T @ axis, np.eye(3)[2])
+    c = c + inertia * ratio * (J.T @ np.cross(omega, axis) * v[2] + np.eye(3)[2] * (axis @ alpha))
+    assert close_to(found.qdd[own], np.linalg.solve(M + across + across.T, tau - c))
+    assert close_to(found.qdd[geared.v_index("rotor")], ratio * found.qdd[own[2]])
+    assert found.status == ds.DynamicsStatus.SOLVED
 
 
 def test_costs_are_linear_in_the_number_of_loops():

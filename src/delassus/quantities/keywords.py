@@ -142,6 +142,7 @@ class Keywords(TypedDict, total=False):
     reference: Reference
     independent: Iterable[str] | None
     output: Constraints
+    loops: Constraints
     hold: Iterable[str]
     motors: Iterable[str] | Literal["actuated"] | None
     weights: ArrayLike | Literal["input"]

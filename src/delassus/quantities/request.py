@@ -14,6 +14,7 @@ from delassus.accuracy.closed_loops import (
 )
 from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, OF_LEAST_NORM, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
+from delassus.algorithms.osim import OVER_LOOPS
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
@@ -34,7 +35,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Algorithm of forward dynamics that ``method="auto"`` takes, and why."""
+    """Algorithm that ``method="auto"`` takes where operations are not counted, and why."""
 
     method: str
     reason: str
@@ -303,6 +304,11 @@ class Request(ByContent):
         return independent_coordinates(self.tree, self.constraints, self.options.independent)
 
     @property
+    def free(self) -> tuple[int, ...]:
+        """Degrees of freedom that are independent where the option ``loops`` holds."""
+        return independent_coordinates(self.tree, self.options.loops or ())
+
+    @property
     def motors(self) -> list[int]:
         """Degrees of freedom that motors drive, in order."""
         slices = [self.tree.v_index(name) for name in self.options.motors or ()]
@@ -313,6 +319,8 @@ class Request(ByContent):
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
+        if self.options.loops is not None:
+            return Choice(OVER_LOOPS, "loops close")
         if self.method == AUTO:
             return plan(self.tree, self.constraints, self.payloads)
         return choose(self.tree, self.constraints, self.options.soft, self.options.active)

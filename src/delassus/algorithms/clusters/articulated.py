@@ -13,7 +13,7 @@ Deviations: ``S_c = S_span W`` of a cluster is not formed: composite inertias of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -64,7 +64,7 @@ class ArticulatedClusters(Articulated):
         Those with loops, by their first link.
     """
 
-    def __init__(self, problem: Problem, loops: Problem, independent: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, loops: Problem, independent: Iterable[int]) -> None:
         """``loops``: the robot with the constraints that close them."""
         self._loops, self._independent = loops, frozenset(independent)
         self.clusters, self.tied = clusters(loops.tree, loops.constraints), dict[int, TiedCluster]()

@@ -195,6 +195,37 @@ def test_delassus_matrices_of_closed_mechanisms(flat):
         ds.compile(tree, refused, "dynamics", method="cluster-aba", compliance=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("flat", [0, 1])
+def test_forces_of_motors(flat):
+    """At independent coordinates: as orthogonal equations have them, and forward dynamics gives the motion back."""
+    checked = 0
+    for seed in range(12):
+        case = some_case(seed, flat)
+        if case is None:
+            continue
+        tree, loops, q, v, _ = case
+        found = ds.reduced_dynamics(tree, loops, q, v)
+        chosen = {k for k, at in enumerate(tree.v_slices) if {*range(tree.nv)[at]} & {*found.independent}}
+        if sum(tree.joints[k].nv for k in chosen) > len(found.independent):  # a part of a joint
+            continue
+        motors = [tree.joint_names[k] for k in chosen]
+        qdd = found.drift + found.transmission @ np.random.default_rng(seed).normal(size=len(found.independent))
+        both = [ds.inverse_dynamics(tree, q, v, qdd, loops, motors=motors, method=m) for m in ("auto", "cluster-rnea")]
+        assert both[0].status == both[1].status and both[0].rank == both[1].rank
+        assert close_to(both[1].tau, both[0].tau), (seed, loops)
+        assert close_to(*(np.concatenate(x.forces) for x in both)), (seed, loops)
+        back = ds.forward_dynamics(tree, q, v, both[1].tau, loops, method="cluster-aba")
+        assert close_to(back.qdd, qdd), (seed, loops)
+        checked += 1
+    assert checked > 3
+    with pytest.raises(ds.errors.ConstraintError, match="motors: expected joints that determine all others"):
+        ds.inverse_dynamics(tree, q, v, v, loops, motors=tree.joint_names, method="cluster-rnea")
+    with pytest.raises(ds.errors.ConfigurationError, match="weights: expected none with the method"):
+        weights = np.ones(tree.nv + sum(c.size for c in loops))
+        ds.inverse_dynamics(tree, q, v, v, loops, motors="actuated", method="cluster-rnea", weights=weights)
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_geared_motors(turned):
     """A rotor on a link turns the next one: Drake's armature ``N² I``, and gyroscopic moments of its spin."""
@@ -230,12 +261,19 @@ def test_geared_motors(turned):
     assert found.status == ds.DynamicsStatus.SOLVED
 
 
+def motor_forces(case, method="cluster-rnea"):
+    """Kernel of the forces of motors at cranks and rockers, of towers of four-bars."""
+    motors = [name for name in case.tree.joint_names if name.startswith(("crank", "rocker"))]
+    return ds.compile(case.tree, case.constraints, "inverse_dynamics", motors=motors, method=method)
+
+
 def test_costs_are_linear_in_the_number_of_loops():
     """Each four-bar of a tower adds about as many operations as the one before."""
     cases = [four_bars(n) for n in (2, 4, 8)]
     for count in (
         lambda case: ds.compile(case.tree, case.constraints, "reduced_dynamics", outputs="G").operations.total,
         lambda case: operations(case, "cluster-aba"),
+        lambda case: motor_forces(case).operations.total,
     ):
         few, some, many = map(count, cases)
         assert many - some < 2.2 * (some - few)

@@ -74,7 +74,8 @@ What = Literal[
 
 OsimMethod = Literal[OsimAlgorithm, "auto"]
 DynamicsMethod = Literal[DynamicsAlgorithm, "auto"]
-Method = Literal[OsimAlgorithm, DynamicsAlgorithm, "auto"]
+InverseDynamicsMethod = Literal["orthogonal", "cluster-rnea", "auto"]
+Method = Literal[OsimAlgorithm, DynamicsAlgorithm, InverseDynamicsMethod]
 """Names that ``method=`` takes."""
 
 

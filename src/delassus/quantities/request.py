@@ -12,6 +12,7 @@ from delassus.accuracy.closed_loops import (
     independent_coordinates,
     rank_when_closed,
 )
+from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
 from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, OF_LEAST_NORM, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.osim import OVER_LOOPS
@@ -315,10 +316,27 @@ class Request(ByContent):
         return sorted(k for at in slices for k in range(at.start, at.stop))
 
     @property
+    def driven(self) -> frozenset[int]:
+        """Degrees of freedom of motors, which are to determine all others.
+
+        Raises
+        ------
+        ConstraintError
+            They do not, or depend on one another.
+        """
+        try:
+            return frozenset(independent_coordinates(self.tree, self.constraints, self.options.motors))
+        except ConstraintError as error:
+            wanted = f"joints that determine all others with the method {CLUSTER_RNEA!r}"
+            raise ConstraintError("motors", wanted, shown(self.options.motors), "Use 'orthogonal'.") from error
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
+        if self.options.motors is not None:
+            return Choice("orthogonal", "motors need not determine all joints")
         if self.options.loops is not None:
             return Choice(OVER_LOOPS, "loops close")
         if self.method == AUTO:
@@ -385,7 +403,9 @@ def request(
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
-    elif "independent" in quantity.options or (isinstance(method, str) and method in BY_CLUSTERS):  # small clusters
+    elif "independent" in quantity.options or (
+        isinstance(method, str) and method in (*BY_CLUSTERS, CLUSTER_RNEA)
+    ):  # small clusters
         checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
@@ -435,6 +455,15 @@ def _resolve_method(
     """Name of the algorithm that runs."""
     if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
         raise unknown_name("method", method, (*quantity.methods, AUTO))
+    if method == CLUSTER_RNEA:
+        for name, is_given in (
+            ("weights", options.weights),
+            ("friction", options.friction),
+            ("active", options.active),
+        ):
+            if is_given is not None and is_given is not False:
+                wanted = f"none with the method {method!r}, whose forces follow from the motors alone"
+                raise ConfigurationError(name, wanted, "some", "Use 'orthogonal'.")
     if not quantity.has_status or not quantity.methods:
         return method
     if method != AUTO:

@@ -90,7 +90,7 @@ compiler/program/batched_calls.py
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
 quantities/request.py
-  test_clusters.py::test_costs_are_linear_in_the_number_of_loops
+  test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
   test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias

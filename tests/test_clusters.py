@@ -261,19 +261,39 @@ def test_geared_motors(turned):
     assert found.status == ds.DynamicsStatus.SOLVED
 
 
+def flat_tower(n):
+    """Four-bars in a plane, each on the coupler of the one below; their pins, and the joints of their cranks."""
+    tree, pins, on = ds.mechanisms.pendulum(1, length=0.3), [], "rod1"
+    motors = ["rod1_joint"]
+    for k in range(n):
+        crank, coupler, rocker = (ds.mechanisms.pendulum(1, length=x) for x in (0.3, 0.45, 0.4))
+        tree = tree.attach(on, crank, (0, 0, -0.1), prefix=f"crank{k}_")
+        tree = tree.attach(f"crank{k}_rod1", coupler, (0, 0, -0.3), prefix=f"coupler{k}_")
+        tree = tree.attach(on, rocker, (0.4, 0, -0.1), prefix=f"rocker{k}_")
+        on = f"coupler{k}_rod1"
+        pins.append(ds.Point(ds.Frame(on, (0, 0, -0.45)), ds.Frame(f"rocker{k}_rod1", (0, 0, -0.4))))
+        motors.append(f"crank{k}_rod1_joint")
+    return tree, pins, motors
+
+
 def motor_forces(case, method="cluster-rnea"):
-    """Kernel of the forces of motors at cranks and rockers, of towers of four-bars."""
-    motors = [name for name in case.tree.joint_names if name.startswith(("crank", "rocker"))]
-    return ds.compile(case.tree, case.constraints, "inverse_dynamics", motors=motors, method=method)
+    """Operations of the forces of motors at cranks."""
+    tree, pins, motors = case
+    return ds.compile(tree, pins, "inverse_dynamics", motors=motors, method=method).operations.total
 
 
-def test_costs_are_linear_in_the_number_of_loops():
+def transmission(case):
+    """Operations of the transmission."""
+    return ds.compile(case.tree, case.constraints, "reduced_dynamics", outputs="G").operations.total
+
+
+@pytest.mark.parametrize("of", ["transmission", "cluster-aba", "cluster-rnea"])
+def test_costs_are_linear_in_the_number_of_loops(of):
     """Each four-bar of a tower adds about as many operations as the one before."""
-    cases = [four_bars(n) for n in (2, 4, 8)]
-    for count in (
-        lambda case: ds.compile(case.tree, case.constraints, "reduced_dynamics", outputs="G").operations.total,
-        lambda case: operations(case, "cluster-aba"),
-        lambda case: motor_forces(case).operations.total,
-    ):
-        few, some, many = map(count, cases)
-        assert many - some < 2.2 * (some - few)
+    counts = {
+        "transmission": transmission,
+        "cluster-aba": lambda case: operations(case, of),
+        "cluster-rnea": motor_forces,
+    }
+    few, some, many = (counts[of]((flat_tower if of == "cluster-rnea" else four_bars)(n)) for n in (2, 4, 8))
+    assert many - some < 2.2 * (some - few)

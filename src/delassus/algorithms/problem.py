@@ -97,6 +97,7 @@ class Problem:
         self._ends: dict[int, Mapping[int, Matrix]] = {}
         self._made: dict[Callable[[Problem], Any], Any] = {}
         self.path: StepPath | None = None
+        self._loops: tuple[Sequence[Constraint], frozenset[int]] = ((), frozenset(range(tree.nv)))
 
     def once(self, make: Callable[[Problem], T]) -> T:
         """Result of ``make(problem)``, cached: factors that several systems need."""
@@ -104,6 +105,20 @@ class Problem:
             self._made[make] = make(self)
         found: T = self._made[make]
         return found
+
+    def closed_by(self, loops: Sequence[Constraint], independent: Sequence[int]) -> Problem:
+        """The problem of a robot that loops close, of which these degrees of freedom are independent."""
+        out = Problem(self.ops, self.tree, self.constraints, self.q, self._given, self.payloads)
+        out._loops = loops, frozenset(independent)
+        return out
+
+    @cached_property
+    def closed(self) -> tuple[Problem, frozenset[int]]:
+        """The same robot with what closes its loops as constraints, and which degrees of freedom are independent."""
+        loops, independent = self._loops
+        other = Problem(self.ops, self.tree, loops, self.q, coordinates=self._coordinates)
+        other.X = self.X
+        return other, independent
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""

@@ -21,7 +21,13 @@ from delassus.quantities.declarations.inverse_dynamics import (
     INVERSE_DYNAMICS_DERIVATIVES,
     INVERSE_DYNAMICS_HESSIAN,
 )
-from delassus.quantities.keywords import ConstraintArguments, Constraints, Payloads, Surroundings
+from delassus.quantities.keywords import (
+    ConstraintArguments,
+    Constraints,
+    InverseDynamicsMethod,
+    Payloads,
+    Surroundings,
+)
 from delassus.quantities.request import AUTO
 from delassus.spatial.rotations import Array
 
@@ -111,7 +117,8 @@ def inverse_dynamics(
 @overload
 def inverse_dynamics(
     tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: Constraints = (), *,
-    motors: Iterable[str] | Literal["actuated"] | None = None, **given: Unpack[_Constrained],
+    motors: Iterable[str] | Literal["actuated"] | None = None, method: InverseDynamicsMethod = "auto",
+    **given: Unpack[_Constrained],
 ) -> InverseDynamics: ...  # fmt: skip
 def inverse_dynamics(
     tree: Tree,
@@ -121,6 +128,7 @@ def inverse_dynamics(
     constraints: Constraints = (),
     *,
     motors: Iterable[str] | Literal["actuated"] | None = None,
+    method: InverseDynamicsMethod = "auto",
     **given: Unpack[_Constrained],
 ) -> Array | InverseDynamics:
     """Joint forces that cause given accelerations; with constraints those of motors, and the forces of constraints.
@@ -144,6 +152,10 @@ def inverse_dynamics(
         ``tree.constraints``; by default there are none.
     motors : iterable of str or "actuated", optional
         Joints that motors drive, by name; "actuated", the default with constraints, those of ``tree.actuated``.
+    method : {"auto", "orthogonal", "cluster-rnea"}
+        With constraints: ``"orthogonal"``, which "auto" takes, finds which equations are independent state by state;
+        ``"cluster-rnea"`` is for motors whose joints determine all others, takes far fewer operations, and neither
+        weights nor friction.
     weights : (..., nv + m) array_like, optional
         Of the squares of joint forces (those of joints without motors do not matter), then of the forces along the rows
         of all constraints; positive.
@@ -192,7 +204,7 @@ def inverse_dynamics(
     if motors is None and isinstance(constraints, tuple) and not constraints:
         return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given).run()["tau"]
     motors = "actuated" if motors is None else motors
-    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, motors=motors, **given)
+    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
 
     def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:
         rank, f = found["rank"].astype(int), found["forces"]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from delassus.accuracy.operator import DelassusOperator
 from delassus.accuracy.policy import ERROR_BOUND
+from delassus.algorithms.osim import OVER_LOOPS
 from delassus.api.direct import bind
 from delassus.model.tree import Tree
 from delassus.quantities import evaluate
@@ -37,7 +38,8 @@ def delassus(
     constraints: Constraints,
     q: ArrayLike,
     *,
-    method: OsimMethod = "pv-osimr",
+    method: OsimMethod | None = None,
+    loops: Constraints = None,
     **given: Unpack[ConstraintArguments],
 ) -> Array:
     """Delassus matrix ``G = J M⁻¹ Jᵀ``, the inverse operational-space inertia.
@@ -49,8 +51,11 @@ def delassus(
         Stacked in this order; m rows in all. None stands for ``tree.constraints``.
     q : (..., nq) array_like
         Configurations; leading axes are batches.
-    method : str
-        One of ``OSIM_METHODS``.
+    method : str, optional
+        One of ``OSIM_METHODS``; ``"pv-osimr"`` if not given, with loops ``"cluster-efpa"``, the one that takes them.
+    loops : Constraint or iterable of Constraint, optional
+        What closes the loops of the robot. With the map ``Γ`` from independent velocities to all (`reduced_dynamics`),
+        the matrix is ``J Γ (Γᵀ M Γ)⁻¹ Γᵀ Jᵀ``, at configurations at which the loops hold.
     rows : sequence of (..., m_i, 6) array_like, optional
         Rows of each ``Rows(link, m_i)`` constraint, in order.
     placements : sequence of (..., 3) or (..., 7) array_like, optional
@@ -85,7 +90,8 @@ def delassus(
     >>> ds.delassus(robot, feet, robot.neutral()).shape
     (12, 12)
     """
-    return bind(tree, constraints, DELASSUS, {"q": q}, method, **given).run()["G"]
+    by = method or ("pv-osimr" if loops is None else OVER_LOOPS)
+    return bind(tree, constraints, DELASSUS, {"q": q}, by, loops=loops, **given).run()["G"]
 
 
 def osim(

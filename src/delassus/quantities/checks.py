@@ -391,11 +391,16 @@ def motors(asked: OptionContext, option: Option, value: Any) -> tuple[str, ...] 
     return tuple(name for name in tree.joint_names if tree.actuated[:, tree.v_index(name)].any())
 
 
+def closing_loops(asked: OptionContext, option: Option, value: Any) -> tuple[Constraint, ...] | None:
+    """Constraints that need no arguments, by rows that only joints between their links move; None if not given."""
+    return None if value is None else tuple(c.as_loop for c in rows_of_output(asked, option, value))
+
+
 def rows_of_output(asked: OptionContext, option: Option, value: Any) -> tuple[Constraint, ...]:
     """Constraints that need no arguments."""
     rows = () if value is None else check_constraints(asked.tree, value)
     for given in inputs_of(rows):
-        raise ConstraintError("output", "rows that no call gives", given.owner or given.name, "Give numbers here.")
+        raise ConstraintError(option.name, "rows that no call gives", given.owner or given.name, "Give numbers here.")
     return rows
 
 

@@ -74,7 +74,8 @@ What = Literal[
 
 OsimMethod = Literal[OsimAlgorithm, "auto"]
 DynamicsMethod = Literal[DynamicsAlgorithm, "auto"]
-Method = Literal[OsimAlgorithm, DynamicsAlgorithm, "auto"]
+InverseDynamicsMethod = Literal["orthogonal", "cluster-rnea", "auto"]
+Method = Literal[OsimAlgorithm, DynamicsAlgorithm, InverseDynamicsMethod]
 """Names that ``method=`` takes."""
 
 
@@ -147,6 +148,7 @@ class Keywords(TypedDict, total=False):
     reference: Reference
     independent: Iterable[str] | None
     output: Constraints
+    loops: Constraints
     hold: Iterable[str]
     motors: Iterable[str] | Literal["actuated"] | None
     weights: ArrayLike | Literal["input"]

@@ -12,8 +12,10 @@ from delassus.accuracy.closed_loops import (
     independent_coordinates,
     rank_when_closed,
 )
-from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
+from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, OF_LEAST_NORM, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
+from delassus.algorithms.osim import OVER_LOOPS
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
@@ -34,7 +36,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Algorithm of forward dynamics that ``method="auto"`` takes, and why."""
+    """Algorithm that ``method="auto"`` takes where operations are not counted, and why."""
 
     method: str
     reason: str
@@ -191,7 +193,7 @@ class Request(ByContent):
     @property
     def knows_rank(self) -> bool:
         """Whether all rows are independent at states that machine code has solved."""
-        return self.method not in ITERATIVE and not self.has_dependent_rows
+        return self.method not in OF_LEAST_NORM and not self.has_dependent_rows
 
     @property
     def is_singular(self) -> bool:
@@ -310,16 +312,40 @@ class Request(ByContent):
         return independent_coordinates(self.tree, self.constraints, self.options.independent)
 
     @property
+    def free(self) -> tuple[int, ...]:
+        """Degrees of freedom that are independent where the option ``loops`` holds."""
+        return independent_coordinates(self.tree, self.options.loops or ())
+
+    @property
     def motors(self) -> list[int]:
         """Degrees of freedom that motors drive, in order."""
         slices = [self.tree.v_index(name) for name in self.options.motors or ()]
         return sorted(k for at in slices for k in range(at.start, at.stop))
 
     @property
+    def driven(self) -> frozenset[int]:
+        """Degrees of freedom of motors, which are to determine all others.
+
+        Raises
+        ------
+        ConstraintError
+            They do not, or depend on one another.
+        """
+        try:
+            return frozenset(independent_coordinates(self.tree, self.constraints, self.options.motors))
+        except ConstraintError as error:
+            wanted = f"joints that determine all others with the method {CLUSTER_RNEA!r}"
+            raise ConstraintError("motors", wanted, shown(self.options.motors), "Use 'orthogonal'.") from error
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
+        if self.options.motors is not None:
+            return Choice("orthogonal", "motors need not determine all joints")
+        if self.options.loops is not None:
+            return Choice(OVER_LOOPS, "loops close")
         if self.method == AUTO:
             return plan(self.tree, self.constraints, self.payloads)
         return choose(self.tree, self.constraints, self.options.soft, self.options.active)
@@ -384,7 +410,9 @@ def request(
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
-    elif "independent" in quantity.options:  # clusters of links are small
+    elif "independent" in quantity.options or (
+        isinstance(method, str) and method in (*BY_CLUSTERS, CLUSTER_RNEA)
+    ):  # small clusters
         checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
@@ -434,6 +462,15 @@ def _resolve_method(
     """Name of the algorithm that runs."""
     if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
         raise unknown_name("method", method, (*quantity.methods, AUTO))
+    if method == CLUSTER_RNEA:
+        for name, is_given in (
+            ("weights", options.weights),
+            ("friction", options.friction),
+            ("active", options.active),
+        ):
+            if is_given is not None and is_given is not False:
+                wanted = f"none with the method {method!r}, whose forces follow from the motors alone"
+                raise ConfigurationError(name, wanted, "some", "Use 'orthogonal'.")
     if not quantity.has_status or not quantity.methods:
         return method
     if method != AUTO:
@@ -473,6 +510,9 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active:
         wanted = f"None with the method {method!r}, which takes hard constraints only"
         names = ", ".join(map(repr, sorted(SOFT | HARD_AND_SOFT)))
         raise ConstraintError("compliance", wanted, f"{sum(soft)} soft constraint(s)", f"Use one of {names}.")
+    if active and n and method in BY_CLUSTERS:
+        wanted = f"constraints that always act with the method {method!r}, whose coordinates follow from them"
+        raise ConstraintError("active", wanted, "some that can be off", "Use 'pv-early' or 'proximal'.")
     if active and _are_mixed(soft) and method == "pv-early":
         wanted = "hard constraints, or soft ones, that can be off, with the method 'pv-early'"
         raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", "Use 'proximal'.")

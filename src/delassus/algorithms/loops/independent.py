@@ -8,30 +8,27 @@ and from ``M a + c = τ + Jᵀ f``, as ``J G = 0``:
 
     Gᵀ M G a_i + Gᵀ (M g + c) = Gᵀ τ.
 
-``G`` is block-diagonal, a block ``W`` for each of the `clusters` that loops tie. Rows may depend on one another, as
-those of loops in a plane do: ``J_d⁺`` solves the normal equations, whose error one step of refinement takes off
-(corrected seminormal equations). Cost O(m r² + r² n) for each cluster with r dependent coordinates, and O(nv² n).
+``G`` is block-diagonal, a block ``W`` for each cluster of links that loops tie. Rows may depend on one another, as
+those of loops in a plane do. Cost O(m r² + r² n) for each cluster with r dependent coordinates, and O(nv² n).
 
 Assumes that ``J_d`` has full column rank: elsewhere the independent coordinates do not hold the mechanism, which
-``margin`` says. Sources: Featherstone, Rigid Body Dynamics Algorithms, 8.11; Gosselin, Angeles 1990 (singularities);
-Björck 1987 (refinement).
+``margin`` says. Sources: Featherstone, Rigid Body Dynamics Algorithms, 8.11; Gosselin, Angeles 1990 (singularities).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from typing import NamedTuple
 
-from delassus.algorithms.blocks import assembled
+from delassus.algorithms.clusters.grouping import clusters
+from delassus.algorithms.clusters.transmission import ClusterLoops, smallest, units
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.algorithms.jacobian import jacobian, jacobian_columns
-from delassus.algorithms.loops.clusters import Cluster, clusters
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
-from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes, scaled_matrix
+from delassus.spatial.motion import column, diagonal, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 SINGULAR = 1e-5
@@ -61,71 +58,18 @@ class IndependentDynamics(NamedTuple):
     delassus: Matrix
 
 
-class ClusterLoops:
-    """Rows of a cluster, solved for its dependent degrees of freedom.
-
-    Attributes
-    ----------
-    dofs : list of int
-        Its degrees of freedom.
-    free, bound : list of int
-        Places among these of independent ones and of others.
-    W : (dofs, free) matrix
-        All velocities per independent velocity.
-    margin : scalar
-        As of `Transmission`.
-    """
-
-    def __init__(self, problem: Problem, cluster: Cluster, independent: Sequence[int]) -> None:
-        ops, slices = problem.ops, problem.tree.v_slices
-        self._ops = ops
-        self.dofs = [k for i in cluster.links for k in range(slices[i].start, slices[i].stop)]
-        self.free = [at for at, k in enumerate(self.dofs) if k in independent]
-        self.bound = [at for at, k in enumerate(self.dofs) if k not in independent]
-        self.rows = [r for k in cluster.constraints for r in range(*problem.rows[k].indices(problem.n_rows))]
-        self.W = ops.eye(len(self.dofs))
-        self.margin: Scalar = 1.0
-        if not self.bound:
-            return
-        # rows hold or do not, whatever their size
-        columns, sizes = problem.once(jacobian_columns), [x for k in cluster.constraints for x in problem.row_sizes(k)]
-        blocks = {(r, c): columns[k][i] for r, k in enumerate(cluster.constraints)
-                  for c, i in enumerate(cluster.links) if i in columns[k]}  # fmt: skip
-        heights = [problem.constraints[k].size for k in cluster.constraints]
-        J = assembled(ops, heights, [problem.tree.joints[i].nv for i in cluster.links], blocks)
-        self._over = over_sizes(ops, sizes)
-        compared = units(problem)
-        self._J = ops.take(J, None, self.bound)
-        self._system = SeminormalEquations(ops, self._over @ self._J)
-        self.margin = self._system.margin([compared[self.dofs[at]] for at in self.bound], problem.length**2)
-        asked = self._system.solve(-(self._over @ ops.take(J, None, self.free)))
-        self.W = self.whole(asked, ops.eye(len(self.free)))
-
-    def whole(self, bound: Matrix, free: Matrix) -> Matrix:
-        """Matrix of all degrees of freedom (dofs × k), of those of dependent and of independent ones."""
-        ops, (n, k) = self._ops, (len(self.dofs), self._ops.shape(bound)[1])
-        return ops.put(bound, (n, k), self.bound, range(k)) + ops.put(free, (n, k), self.free, range(k))
-
-    def drift(self, rows: Matrix) -> Matrix:
-        """Accelerations (dofs × 1) where independent ones are zero, and those of all rows (m × 1) are as wanted."""
-        ops = self._ops
-        if not self.bound:
-            return ops.zeros(len(self.dofs), 1)
-        asked = self._system.solve(self._over @ ops.take(rows, self.rows, None))
-        return self.whole(asked, ops.zeros(len(self.free), 1))
-
-
 def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmission:
     """The map from velocities of independent degrees of freedom to all, and its rate, without forces."""
     ops, drift = motion.ops, -jacobian_drift(motion)
-    parts = [ClusterLoops(motion.problem, c, independent) for c in clusters(motion.tree, motion.problem.constraints)]
+    tied = clusters(motion.tree, motion.problem.constraints)
+    parts = [ClusterLoops(motion.problem, cluster, independent, by_size=True) for cluster in tied]
     back = _places([k for part in parts for k in part.dofs], range(motion.tree.nv))
     order = _places([part.dofs[at] for part in parts for at in part.free], independent)
     G = ops.take(ops.block_diagonal([part.W for part in parts]), back, order)
     g = ops.take(motion.stacked([part.drift(drift) for part in parts]), back, None)
     ops.mark("transmission", [G, g])
     margins: list[Scalar] = [part.margin for part in parts if part.bound]
-    return Transmission(G, g, _least(ops, margins) if margins else 1.0)
+    return Transmission(G, g, smallest(ops, margins) if margins else 1.0)
 
 
 def _places(numbers: Sequence[int], wanted: Iterable[int]) -> list[int]:
@@ -183,12 +127,6 @@ def _sizes(problem: Problem) -> list[Scalar]:
     return [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
 
 
-def units(problem: Problem) -> list[float]:
-    """What velocities (nv) are compared in: rotations in rad/s, displacements in `Problem.length` a second."""
-    axes = [axis for joint in problem.tree.joints for axis in joint.motion_axes]
-    return [problem.length if axis in LINEAR else 1.0 for axis in axes]
-
-
 def singular(motion: DynamicsProblem, found: Transmission) -> tuple[Scalar, Scalar]:
     """1 where dependent coordinates can move alone, else 0; and 1 where that is since rows of constraints lose rank."""
     ops, problem = motion.ops, motion.problem
@@ -201,35 +139,3 @@ def moved_rows(problem: Problem, G: Matrix, independent: Sequence[int]) -> Matri
     """Velocities (m × n) of the rows of constraints per independent velocity, displacements over `Problem.length`."""
     ops, compared = problem.ops, units(problem)
     return jacobian(problem) @ G @ diagonal(ops, [compared[k] for k in independent])
-
-
-class SeminormalEquations:
-    """Solutions ``A⁺ B`` of full column rank, columns of ``A`` scaled to length one."""
-
-    def __init__(self, ops: Ops, A: Matrix) -> None:
-        products = ops.entries(ops.sym_product(ops.transpose(A), A))
-        self._ops, self._squares = ops, [row[k] for k, row in enumerate(products)]
-        self._scale = over_sizes(ops, self._squares)  # columns of zeros stay
-        self._A = A @ self._scale
-        ops.new_system()
-        self._factor = ops.factor(ops.sym_product(ops.transpose(self._A), self._A))
-
-    def solve(self, B: Matrix) -> Matrix:
-        """``A⁺ B``."""
-        transposed = self._ops.transpose(self._A)
-        x = self._factor.solve(transposed @ B)
-        return self._scale @ (x + self._factor.solve(transposed @ (B - self._A @ x)))
-
-    def margin(self, units: Sequence[float], usual: float) -> Scalar:
-        """Smallest pivot over the largest square of columns, in these ``units``, or the ``usual`` one of rows."""
-        ops = self._ops
-        sizes = [unit * unit * x for unit, x in zip(units, self._squares, strict=True)]
-        _, reciprocals = self._factor.parts()
-        pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
-        smallest = ops.maximum(_least(ops, pivots), 0.0)  # after zeros pivots are NaN
-        return ops.sqrt(smallest / reduce(ops.maximum, [*sizes, usual]))
-
-
-def _least(ops: Ops, numbers: Sequence[Scalar]) -> Scalar:
-    """The smallest number; NaN do not count."""
-    return reduce(lambda x, y: ops.select(ops.less(y, x), y, x), numbers)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from delassus.algorithms.clusters.efpa import cluster_efpa
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
 from delassus.algorithms.osim.kjr import kjr
@@ -39,6 +40,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "efpa": Algorithm(efpa, "n + md + m²", "Wensing, Featherstone, Orin 2012"),
         "pv-osim": Algorithm(pv_osim, "n + m²d", "Sathya, Bruyninckx, Decré, Pipeleers 2024 [LQR]"),
         "pv-osimr": Algorithm(pv_osimr, "n + m²", "Sathya, Decré, Swevers 2024"),
+        "cluster-efpa": Algorithm(cluster_efpa, "n + md + m²", "Chignoli, Adrian, Kim, Wensing 2023"),
     }
 )
 """Every algorithm by its name."""
@@ -46,5 +48,8 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
 METHODS: Mapping[str, Method] = MappingProxyType({name: algorithm.run for name, algorithm in ALGORITHMS.items()})
 """Their functions by name."""
 
-OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr"]
+OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr", "cluster-efpa"]
 """Their names, for type checkers."""
+
+OVER_LOOPS = "cluster-efpa"
+"""The method that takes loops; without loops it is ``"efpa"``."""

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from delassus.algorithms import rnea
+from delassus.algorithms.clusters.rnea import CLUSTER_RNEA, cluster_rnea
 from delassus.algorithms.dynamics.derivatives.motions import inverse_dynamics_changes, inverse_dynamics_curvature
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.inverse_dynamics import accelerations_missed, constrained_inverse_dynamics
 from delassus.algorithms.loops.inverse_dynamics_changes import constrained_inverse_dynamics_changes
 from delassus.constraints import Constraint, row_slices
@@ -25,6 +27,13 @@ def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
 
 def _constrained(bound: BoundRequest) -> list[Matrix]:
     motion, qdd, weights = _motion(bound)
+    if bound.request.method == CLUSTER_RNEA:
+        ops, motors = bound.ops, bound.request.motors
+        b, tau, f = cluster_rnea(motion, qdd, bound.request.driven)
+        passive, nv = [k for k in range(bound.tree.nv) if k not in motors], bound.tree.nv
+        left = ops.take(b - ops.transpose(jacobian(motion.problem)) @ f, passive, None)
+        missing, rank = ops.put(left, (nv, 1), passive, (0,)), float(len(passive))
+        return [tau, f, missing, accelerations_missed(motion, qdd), ops.matrix([[rank]])]
     friction = friction_of(bound, bound.constraints)
     found = constrained_inverse_dynamics(motion, qdd, bound.request.motors, weights, friction)
     bound.is_within = found.is_solved
@@ -113,6 +122,7 @@ INVERSE_DYNAMICS = Quantity(
                 Output("rank", (), "number of independent constraint forces at joints without motors"),
             ),
             _constrained,
+            methods=("orthogonal", CLUSTER_RNEA),
             options=MOTION | {"motors", "weights", "active", "friction"},
             jacobian=_constrained_changes,
         )

@@ -12,6 +12,7 @@ from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
+from delassus.algorithms.osim import OVER_LOOPS
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import branch_solution
 from delassus.algorithms.sparse_factor import SparseFactor
@@ -27,6 +28,11 @@ METHODS = {**NAMED, AUTO: auto}
 
 def _delassus(bound: BoundRequest) -> list[Matrix]:
     return [METHODS[bound.request.method](bound.problem())]
+
+
+def _delassus_of_loops(bound: BoundRequest) -> list[Matrix]:
+    loops = bound.request.options.loops or ()
+    return [NAMED[OVER_LOOPS](bound.problem().closed_by(loops, bound.request.free))]
 
 
 def _osim(bound: BoundRequest) -> list[Matrix]:
@@ -91,8 +97,10 @@ DELASSUS = Quantity(
     (Output("G", ("m", "m"), "Delassus matrix J M^-1 J', accelerations per unit of constraint force", symmetric=True),),
     _delassus,
     methods=tuple(NAMED),
+    options=frozenset({"loops"}),
     inverts_mass=True,
 )
+DELASSUS = replace(DELASSUS, by_option={"loops": replace(DELASSUS, run=_delassus_of_loops, methods=(OVER_LOOPS,))})
 OSIM = Quantity(
     "osim",
     "Operational-space inertia matrix",

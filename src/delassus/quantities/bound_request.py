@@ -44,7 +44,7 @@ from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
-from delassus.quantities.planner.elimination import fewest_operations
+from delassus.quantities.planner.elimination import fewest_operations, order_of_hard_rows
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
@@ -366,6 +366,8 @@ def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
 @undisturbed
 def elimination_order(request: Request) -> EliminationOrder | None:
     """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
+    if request.method == "pv-early" and not (request.options.active or any(request.options.soft) or request.payloads):
+        return order_of_hard_rows(request.tree, request.constraints)
 
     def solve(ops: TraceOps, order: EliminationOrder) -> DynamicsSolution:
         bound = symbolic_request(request, ops)

@@ -155,6 +155,8 @@ class DirectCall:
 
     error_bound = ERROR_BOUND["float64"]
     tolerance, max_iterations = TOLERANCE, ITERATIONS
+    wants_rank = True
+    """Whether it matters which rows depend on others where the program's solution has all digits."""
     resolved: Resolved
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
@@ -272,7 +274,7 @@ class DirectCall:
         else:
             results, error = self.computed()
         found, iterated = results if isinstance(results, list) else [results], None
-        flagged = np.asarray(~(error <= self.error_bound) | kept.is_dependent)
+        flagged = np.asarray(~(error <= self.error_bound) | (kept.is_dependent and self.wants_rank))
         acts = np.broadcast_to(self.values.get("active", 1.0), (*batch, len(kept.sizes))) != 0.0
         status = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
         redundant = np.zeros((*batch, kept.sizes.sum()), dtype=bool)

@@ -76,7 +76,7 @@ def solve_states(
         bound = check_error_bound(kernel.error_bound)
         if asked.has_status:
             call = call_of(asked, values, (n,))
-            call.error_bound = bound
+            call.error_bound, call.wants_rank = bound, with_status
             outputs, found = [*call.solved().values()], np.array(call.resolved.status)
             taken = left | ((found != DynamicsStatus.SOLVED) & (found != DynamicsStatus.INACCURATE))
             found[~taken] = DynamicsStatus.SOLVED
@@ -91,8 +91,12 @@ def solve_states(
             for result, x in zip(results, outputs, strict=True):
                 result[where] = _where(taken, x, result[where])
         error = np.maximum(error, np.finfo(kernel.dtype).eps)
-    if chosen.any() or (with_status and not rcond):
-        status[~are_finite(results, batch) & (status != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
+    looked = chosen if rcond else np.full(batch, with_status)  # reciprocal conditions are of finite results
+    if looked.any():
+        where = np.nonzero(looked) if batch else looked
+        said = status[where]
+        failed = ~are_finite([x[where] for x in results], said.shape) & (said != DynamicsStatus.UNFINISHED)
+        status[where] = np.where(failed, DynamicsStatus.FAILED, said)
     return UnsolvedStates(chosen, status, error, call)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 import delassus as ds
 from internals import (
+    BY_CLUSTERS,
     HARD_AND_SOFT,
     QUANTITIES,
     SOFT,
@@ -26,6 +27,7 @@ from internals import (
 )
 from random_trees import (
     TURNS_OR_SLIDES,
+    can_close,
     independent_constraints,
     some_contacts,
     some_dependent_rows,
@@ -280,14 +282,17 @@ class Case:
         self.mechanism = m = some_robot(rng, most if rng.random() < 0.2 else min(most, 6))
         self.tree = m.tree
         chosen, method = chosen_of(quantity, self.number, self.k)
-        constraints = independent_constraints(m, self.name, max(1, m.tree.nv - 1))
+        closes = "reduced_dynamics" if method in BY_CLUSTERS else self.name
+        constraints = independent_constraints(m, closes, max(1, m.tree.nv - 1))
         if chosen.get("control") == "actuators" and not m.tree.nu:
             chosen["control"] = "pd"
         if chosen.get("control") != "pd":
             chosen.pop("v_target", None)
         self.is_dependent = self._draws_dependent(quantity, method)
+        dependent = self._dependent(m) if self.is_dependent else []
+        self.is_dependent &= method not in BY_CLUSTERS or can_close(m.tree, dependent)
         if self.is_dependent:
-            constraints = self._dependent(m)
+            constraints = dependent
             chosen |= {"compliance": None} if "compliance" in chosen else {}
         if self.name == "inverse_dynamics" and chosen["friction"] is not None and chosen["motors"] is not None:
             constraints = [ds.Point(some_frames(m)[0])]  # what touches the world
@@ -339,6 +344,8 @@ class Case:
         for name in ("compliance", "kd", "impedance"):
             if isinstance(chosen.get(name), list):
                 chosen[name] = (chosen[name] * 2)[:n] or OPTIONS[name][0]
+        if n and method in BY_CLUSTERS:
+            chosen |= {name: OPTIONS[name][0] for name in ("compliance", "active") if name in chosen}
         if "compliance" not in chosen:
             return
         if not constraints or method == "pv":  # takes hard ones only

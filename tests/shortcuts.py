@@ -19,6 +19,17 @@ accuracy/refinement.py
     if len(ends) > 1: → if False:
     if len(ends) > 1: → if True:
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
+algorithms/clusters/articulated.py
+  test_clusters.py::test_random_loops[1]
+    if joints[i].armature.any() else own → if False else own
+    laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()
+algorithms/clusters/grouping.py
+  test_clusters.py::test_random_loops[0]
+    links, numbers = links | other[0], numbers + other[1] → links, numbers = links | other[0], numbers
+    [tree.parents[i] for i in joints] or [constraint.top(tree)] → [*joints] or [constraint.top(tree)]
+algorithms/clusters/transmission.py
+  test_clusters.py::test_random_loops[1]
+    sizes if by_size or len(sizes) == len(self.bound) else [1.0] * len(sizes) → sizes
 algorithms/contact/problem.py
   test_contact_step.py::test_residuals_and_impulses_solve_the_cone_problem[nsgs]
     return ops.maximum(x, -x) → return x
@@ -74,6 +85,9 @@ compiler/program/batched_calls.py
     leaders.setdefault((column - column[0]).tobytes(), k) → leaders.setdefault((column[-1] - column[0]).tobytes(), k)
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
+quantities/request.py
+  test_clusters.py::test_costs_are_linear_in_the_number_of_loops
+    checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
   test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias
     if dtype and asked.solves and not asked.error_dtype and are_no_guide( → if False and are_no_guide(

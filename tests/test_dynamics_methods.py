@@ -466,7 +466,7 @@ def test_what_is_zero_by_structure():
 
 def test_every_method_is_here():
     """A hard method that is added is tested with the others."""
-    others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal"}
+    others = {"aba", "kkt", "ltl-soft", "pv-soft", "proximal", "cluster-aba"}
     assert set(ds.DYNAMICS_METHODS) - others == set(HARD)
     assert DYNAMICS_ALGORITHMS["pv"] is pv and DYNAMICS_ALGORITHMS["pv-early"] is pv_early
     for robot, tip in ((ds.mechanisms.humanoid(), "left_foot"), (ds.mechanisms.chain(68), "link68")):

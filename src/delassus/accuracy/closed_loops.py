@@ -13,11 +13,12 @@ import numpy as np
 
 from delassus.accuracy.rank import REGULAR_CONDITION, common_rank
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.clusters.transmission import units
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.inputs import generic_values, inputs_of
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.closing import close_loops, closed_within
-from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission, units
+from delassus.algorithms.loops.independent import moved_rows, rank, row_squares, transmission
 from delassus.algorithms.osim.kjr import kjr
 from delassus.algorithms.osim.least_squares import UNMOVED, mobility_bound
 from delassus.algorithms.problem import Problem

@@ -45,21 +45,27 @@ class Articulated:
         self.D: dict[int, Factor] = {}
         self.W: dict[int, Matrix] = {}
         self.Ha: dict[int, Matrix] = {}
-
-        # leaves → root: D = Sᵀ Hᴬ S, Hᵃ = Hᴬ − U D⁻¹ Uᵀ, Hᴬ_p += Xᵀ Hᵃ X  ([LQR] eq. 42a)
-        for i in tree.leaves_to_root():
-            S, kept, p = self._axes[i], self._kept[i], tree.parents[i]
-            D = ops.take(self.H[i], S, S)
-            if tree.joints[i].armature.any():
-                D = ops.sym_add(D, ops.constant(np.diag(tree.joints[i].armature)))
-            self.D[i] = ops.factor(D)
-            if p != WORLD:
-                U = ops.take(self.H[i], kept, S)
-                self.W[i] = self.D[i].solve(ops.transpose(U))
-                Ha = ops.sym_subtract(ops.take(self.H[i], kept, kept), ops.sym_product(U, self.W[i]))
-                self.Ha[i] = ops.put(Ha, (6, 6), kept, kept)
-                self.H[p] = ops.sym_add(self.H[p], self._X[i].inertia_to_parent(self.Ha[i]))
+        self._sweep()
         ops.mark("articulated inertia", [*self.H, *self.W.values()])
+
+    def _sweep(self) -> None:
+        """Eliminate all joints, leaves → root."""
+        for i in self._tree.leaves_to_root():
+            self._eliminate(i)
+
+    def _eliminate(self, i: int) -> None:
+        """``D = Sᵀ Hᴬ S``, ``Hᵃ = Hᴬ − U D⁻¹ Uᵀ``, ``Hᴬ_p += Xᵀ Hᵃ X`` ([LQR] eq. 42a)."""
+        ops, joint, S, kept, p = self._ops, self._tree.joints[i], self._axes[i], self._kept[i], self._tree.parents[i]
+        D = ops.take(self.H[i], S, S)
+        if joint.armature.any():
+            D = ops.sym_add(D, ops.constant(np.diag(joint.armature)))
+        self.D[i] = ops.factor(D)
+        if p != WORLD:
+            U = ops.take(self.H[i], kept, S)
+            self.W[i] = self.D[i].solve(ops.transpose(U))
+            Ha = ops.sym_subtract(ops.take(self.H[i], kept, kept), ops.sym_product(U, self.W[i]))
+            self.Ha[i] = ops.put(Ha, (6, 6), kept, kept)
+            self.H[p] = ops.sym_add(self.H[p], self._X[i].inertia_to_parent(self.Ha[i]))
 
     # -- towards the root ----------------------------------------------------------------------------------------------
 

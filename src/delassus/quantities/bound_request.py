@@ -14,7 +14,7 @@ from delassus.accuracy.refinement import Change, relative_error
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.problem import Solver
 from delassus.algorithms.contact.springs import Spring
-from delassus.algorithms.dynamics import BY_LINKS, ITERATIVE, METHODS, Method
+from delassus.algorithms.dynamics import BY_CLUSTERS, BY_LINKS, METHODS, OF_LEAST_NORM, Method
 from delassus.algorithms.dynamics.actuation import (
     Forces,
     Servos,
@@ -263,7 +263,7 @@ class BoundRequest:
     def solve(self, motion: DynamicsProblem) -> DynamicsSolution:
         """Forward dynamics by the request's method, its error estimated."""
         self.ops.new_system()
-        if self.request.is_singular and self.request.method not in ITERATIVE:
+        if self.request.is_singular and self.request.method not in OF_LEAST_NORM:
             self.ops.pivot(0.0, is_exact=True)
         found = METHODS[self.request.method](motion)
         if found.idle is not None:
@@ -365,7 +365,12 @@ def stacked(bound: BoundRequest, entries: Sequence[Scalar]) -> Matrix:
 @lru_cache(maxsize=256)
 @undisturbed
 def elimination_order(request: Request) -> EliminationOrder | None:
-    """Order of links in which the request's method takes the fewest operations; None where there is no choice."""
+    """Order of links in which the request's method takes the fewest operations; None where there is no choice.
+
+    Of methods over clusters, which coordinates are independent.
+    """
+    if request.method in BY_CLUSTERS:
+        return EliminationOrder(tuple(request.tree.leaves_to_root()), independent=request.independent)
     if request.method == "pv-early" and not (request.options.active or any(request.options.soft) or request.payloads):
         return order_of_hard_rows(request.tree, request.constraints)
 

@@ -12,7 +12,7 @@ from delassus.accuracy.closed_loops import (
     independent_coordinates,
     rank_when_closed,
 )
-from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, OF_LEAST_NORM, SOFT, UNCONSTRAINED
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
@@ -187,7 +187,7 @@ class Request(ByContent):
     @property
     def knows_rank(self) -> bool:
         """Whether all rows are independent at states that machine code has solved."""
-        return self.method not in ITERATIVE and not self.has_dependent_rows
+        return self.method not in OF_LEAST_NORM and not self.has_dependent_rows
 
     @property
     def is_singular(self) -> bool:
@@ -378,6 +378,8 @@ def request(
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
+    elif "independent" in quantity.options or (isinstance(method, str) and method in BY_CLUSTERS):  # small clusters
+        checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)
         limits, passive = check_flag("limits", options.get("limits", True)), options.get("passive", "model")
@@ -467,6 +469,9 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active:
         wanted = f"None with the method {method!r}, which takes hard constraints only"
         names = ", ".join(map(repr, sorted(SOFT | HARD_AND_SOFT)))
         raise ConstraintError("compliance", wanted, f"{sum(soft)} soft constraint(s)", f"Use one of {names}.")
+    if active and n and method in BY_CLUSTERS:
+        wanted = f"constraints that always act with the method {method!r}, whose coordinates follow from them"
+        raise ConstraintError("active", wanted, "some that can be off", "Use 'pv-early' or 'proximal'.")
     if active and _are_mixed(soft) and method == "pv-early":
         wanted = "hard constraints, or soft ones, that can be off, with the method 'pv-early'"
         raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", "Use 'proximal'.")

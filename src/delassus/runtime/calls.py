@@ -33,7 +33,7 @@ from delassus.accuracy.status import (
     warn_of,
     worst,
 )
-from delassus.algorithms.dynamics import ITERATIVE, UNCONSTRAINED
+from delassus.algorithms.dynamics import ITERATIVE, OF_LEAST_NORM, UNCONSTRAINED
 from delassus.algorithms.dynamics.proximal import ITERATIONS
 from delassus.constraints import row_slices
 from delassus.frozen import cached_property
@@ -76,7 +76,7 @@ class Kept:
         self.is_dense = is_whole and asked.method in FACTORISED and is_long(asked)
         self.is_dense &= not solves or number_of_systems(asked) > 0
         self.is_staged = self.is_dense or (self.is_dependent and quantity.name not in ("dynamics", "impulse"))
-        self.is_left = self.is_staged or (self.is_dependent and asked.method not in ITERATIVE)  # the method's program
+        self.is_left = self.is_staged or (self.is_dependent and asked.method not in OF_LEAST_NORM)  # its program
         self.size, self.used = len(values), 0
 
     def _is_dependent(self) -> bool:

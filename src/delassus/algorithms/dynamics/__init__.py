@@ -11,6 +11,7 @@ method            file                 cost                            source
 ``pv-early``      `pv_early`           O(n + m), hard and soft         [LQR] VIII
 ``pv-soft``       `pv_soft`            O(n + m), soft                  [LQR] VI; of loops ``pv-early``
 ``proximal``      `proximal`           O(n + m) an iteration           Carpentier et al. 2021
+``cluster-aba``   `clusters.aba`       O(n), of local loops            Chignoli et al. 2023, Jain 2012
 ================  ===================  ==============================  =======================================
 
 `state` holds what they start from, `constraint_acceleration` the right-hand sides of constraints,
@@ -26,6 +27,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, get_args
 
+from delassus.algorithms.clusters.aba import cluster_aba
 from delassus.algorithms.dynamics.aba import aba
 from delassus.algorithms.dynamics.kkt import kkt
 from delassus.algorithms.dynamics.ltl import ltl
@@ -48,10 +50,11 @@ METHODS: Mapping[str, Method] = MappingProxyType({
     "pv-early": pv_early,
     "pv-soft": pv_soft,
     "proximal": proximal,
+    "cluster-aba": cluster_aba,
 })  # fmt: skip
 """Every method by its name."""
 
-DynamicsAlgorithm = Literal["aba", "kkt", "ltl", "ltl-soft", "pv", "pv-early", "pv-soft", "proximal"]
+DynamicsAlgorithm = Literal["aba", "kkt", "ltl", "ltl-soft", "pv", "pv-early", "pv-soft", "proximal", "cluster-aba"]
 """Their names, for type checkers."""
 
 DYNAMICS_METHODS: tuple[DynamicsAlgorithm, ...] = get_args(DynamicsAlgorithm)
@@ -69,5 +72,11 @@ HARD_AND_SOFT: frozenset[str] = frozenset({"kkt", "ltl", "pv-early", "proximal"}
 BY_LINKS: frozenset[str] = frozenset({"pv-early", "pv-soft"})
 """Methods that eliminate links one by one, in any order of children before parents."""
 
+BY_CLUSTERS: frozenset[str] = frozenset({"cluster-aba"})
+"""Methods over clusters of links, in independent coordinates: hard constraints only, which always act."""
+
 ITERATIVE: frozenset[str] = frozenset({"proximal"})
 """Methods that run until each state has converged."""
+
+OF_LEAST_NORM: frozenset[str] = ITERATIVE | BY_CLUSTERS
+"""Methods whose forces are those of least norm where rows depend on one another."""

@@ -42,11 +42,12 @@ class EliminationOrder:
     """Order of elimination of links, children before parents; see `loop_rows`.
 
     Forces of loops are eliminated before their ends meet where each 6 × 6 block between two links takes the place of
-    ``block`` of them.
+    ``block`` of them. Methods over clusters eliminate degrees of freedom that are not ``independent``.
     """
 
     links: tuple[int, ...]
     block: float = NEVER
+    independent: tuple[int, ...] = ()
 
 
 class DynamicsProblem:
@@ -339,7 +340,7 @@ class DynamicsProblem:
         """``S_i x`` (6 × 1)."""
         return self.ops.put(x, (6, 1), self.tree.joints[i].motion_axes, (0,))
 
-    def to_link(self, i: int, a: Sequence[Matrix]) -> Matrix:
+    def to_link(self, i: int, a: Sequence[Matrix] | Mapping[int, Matrix]) -> Matrix:
         """``X_i a_p``: acceleration of a link's parent, where ``a`` holds those of links and the world has `a0`."""
         p = self.tree.parents[i]
         return self.problem.X[i].motions_to_child(self.a0 if p == WORLD else a[p])

@@ -8,27 +8,27 @@ and from ``M a + c = τ + Jᵀ f``, as ``J G = 0``:
 
     Gᵀ M G a_i + Gᵀ (M g + c) = Gᵀ τ.
 
-Rows may depend on one another, as those of loops in a plane do: ``J_d⁺`` solves the normal equations, whose error one
-step of refinement takes off (corrected seminormal equations). Cost O(m r² + r² n + nv² n), for r dependent coordinates.
+``G`` is block-diagonal, a block ``W`` for each cluster of links that loops tie. Rows may depend on one another, as
+those of loops in a plane do. Cost O(m r² + r² n) for each cluster with r dependent coordinates, and O(nv² n).
 
 Assumes that ``J_d`` has full column rank: elsewhere the independent coordinates do not hold the mechanism, which
-``margin`` says. Sources: Featherstone, Rigid Body Dynamics Algorithms, 8.11; Gosselin, Angeles 1990 (singularities);
-Björck 1987 (refinement).
+``margin`` says. Sources: Featherstone, Rigid Body Dynamics Algorithms, 8.11; Gosselin, Angeles 1990 (singularities).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from delassus.algorithms.clusters.grouping import clusters
+from delassus.algorithms.clusters.transmission import ClusterLoops, smallest, units
 from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
-from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes, scaled_matrix
+from delassus.spatial.motion import column, diagonal, scaled_matrix
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 SINGULAR = 1e-5
@@ -60,24 +60,21 @@ class IndependentDynamics(NamedTuple):
 
 def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmission:
     """The map from velocities of independent degrees of freedom to all, and its rate, without forces."""
-    ops, nv, n = motion.ops, motion.tree.nv, len(independent)
-    dependent = [k for k in range(nv) if k not in set(independent)]
-    asked: Matrix = ops.zeros(0, n + 1)
-    margin: Scalar = 1.0
-    if dependent:
-        # rows hold or do not, whatever their size
-        over = over_sizes(ops, _sizes(motion.problem))
-        J = over @ jacobian(motion.problem)
-        J_d, J_i = ops.take(J, None, dependent), ops.take(J, None, independent)
-        compared = units(motion.problem)
-        wanted = -ops.hstack([J_i, over @ jacobian_drift(motion)])
-        asked, margin = _least_squares(ops, J_d, wanted, [compared[k] for k in dependent], motion.problem.length**2)
-    order = [*independent, *dependent]
-    back = [order.index(k) for k in range(nv)]
-    whole = ops.vstack([ops.hstack([ops.eye(n), ops.zeros(n, 1)]), asked])
-    whole = ops.take(whole, back, None)
-    ops.mark("transmission", [whole])
-    return Transmission(ops.take(whole, None, range(n)), ops.take(whole, None, (n,)), margin)
+    ops, drift = motion.ops, -jacobian_drift(motion)
+    tied = clusters(motion.tree, motion.problem.constraints)
+    parts = [ClusterLoops(motion.problem, cluster, independent, by_size=True) for cluster in tied]
+    back = _places([k for part in parts for k in part.dofs], range(motion.tree.nv))
+    order = _places([part.dofs[at] for part in parts for at in part.free], independent)
+    G = ops.take(ops.block_diagonal([part.W for part in parts]), back, order)
+    g = ops.take(motion.stacked([part.drift(drift) for part in parts]), back, None)
+    ops.mark("transmission", [G, g])
+    margins: list[Scalar] = [part.margin for part in parts if part.bound]
+    return Transmission(G, g, smallest(ops, margins) if margins else 1.0)
+
+
+def _places(numbers: Sequence[int], wanted: Iterable[int]) -> list[int]:
+    """Place of each of some ``wanted`` numbers."""
+    return [numbers.index(k) for k in wanted]
 
 
 def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> IndependentDynamics:
@@ -130,12 +127,6 @@ def _sizes(problem: Problem) -> list[Scalar]:
     return [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
 
 
-def units(problem: Problem) -> list[float]:
-    """What velocities (nv) are compared in: rotations in rad/s, displacements in `Problem.length` a second."""
-    axes = [axis for joint in problem.tree.joints for axis in joint.motion_axes]
-    return [problem.length if axis in LINEAR else 1.0 for axis in axes]
-
-
 def singular(motion: DynamicsProblem, found: Transmission) -> tuple[Scalar, Scalar]:
     """1 where dependent coordinates can move alone, else 0; and 1 where that is since rows of constraints lose rank."""
     ops, problem = motion.ops, motion.problem
@@ -148,24 +139,3 @@ def moved_rows(problem: Problem, G: Matrix, independent: Sequence[int]) -> Matri
     """Velocities (m × n) of the rows of constraints per independent velocity, displacements over `Problem.length`."""
     ops, compared = problem.ops, units(problem)
     return jacobian(problem) @ G @ diagonal(ops, [compared[k] for k in independent])
-
-
-def _least_squares(ops: Ops, A: Matrix, B: Matrix, units: Sequence[float], usual: float) -> tuple[Matrix, Scalar]:
-    """``A⁺ B`` of full column rank, columns of ``A`` scaled to length one; the smallest pivot over the largest square.
-
-    That is of columns, which are compared in these ``units``, or the ``usual`` one of rows.
-    """
-    squares = [row[k] for k, row in enumerate(ops.entries(ops.sym_product(ops.transpose(A), A)))]
-    scale = over_sizes(ops, squares)  # columns of zeros stay
-    sizes = [unit * unit * x for unit, x in zip(units, squares, strict=True)]
-    A = A @ scale
-    transposed = ops.transpose(A)
-    ops.new_system()
-    factor = ops.factor(ops.sym_product(transposed, A))
-    x = factor.solve(transposed @ B)
-    x = x + factor.solve(transposed @ (B - A @ x))
-    _, reciprocals = factor.parts()
-    pivots = [size * (1.0 / r) for size, r in zip(sizes, ops.entries(reciprocals)[0], strict=True)]
-    smallest = reduce(lambda x, y: ops.select(ops.less(y, x), y, x), pivots)  # after zeros pivots are NaN
-    smallest = ops.maximum(smallest, 0.0)
-    return scale @ x, ops.sqrt(smallest / reduce(ops.maximum, [*sizes, usual]))

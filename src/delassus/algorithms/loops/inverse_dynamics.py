@@ -27,11 +27,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from delassus.algorithms.clusters.transmission import units
 from delassus.algorithms.dynamics.constraint_acceleration import constraint_residual
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.loops.cone_program import least_forces
-from delassus.algorithms.loops.independent import row_squares, units
+from delassus.algorithms.loops.independent import row_squares
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.spatial.motion import column, diagonal, scaled, scaled_matrix
 from delassus.spatial.ops import Factor, Matrix, Ops, Scalar

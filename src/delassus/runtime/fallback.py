@@ -96,7 +96,8 @@ def solve_states(
         where = np.nonzero(looked) if batch else looked
         said = status[where]
         failed = ~are_finite([x[where] for x in results], said.shape) & (said != DynamicsStatus.UNFINISHED)
-        status[where] = np.where(failed, DynamicsStatus.FAILED, said)
+        said[failed] = DynamicsStatus.FAILED
+        status[where] = said
     return UnsolvedStates(chosen, status, error, call)
 
 

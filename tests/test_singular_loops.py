@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, four_bars, parallel_humanoid
 
-DOWN = 0.5 * np.pi
+EPSILON = float(np.finfo(float).eps)
 PARTS = {"float64": 1e-9, "float32": 2e-3}
 """Relative errors of accelerations."""
 
@@ -110,26 +112,37 @@ def test_a_flat_parallelogram_goes_on_as_it_moves():
     assert np.abs(found.constraint_residual()).max() < 1e-13
 
 
-@pytest.mark.parametrize("near", [1e-1, 1e-3, 1e-5, 1e-7])
-def test_gimbals_near_their_lock(near):
-    """Parallel robots near the lock of a gimbal: accurate, or said not to be; as a ball joint there is none."""
-    tree = ds.mechanisms.pendulum(1, length=0.3)
-    for name, R in (("a", np.eye(3)), ("b", turned(DOWN) @ np.diag([-1.0, -1.0, 1.0])), ("c", np.eye(3))):
-        light = ds.mechanisms.pendulum(1, length=1e-3, mass=1.0 if name == "c" else 1e-4)
-        quarter = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]]) if name == "b" else R
-        last = [x for x in tree.link_names if x.endswith("rod1")][-1]
-        tree = tree.attach(last, light, (0, 0, -0.3) if name == "a" else (0, 0, 0), quarter, prefix=f"{name}_")
+def gimbal(near, light):
+    """A crank, a rod on a gimbal whose links have ``light`` of their mass, and a rocker; ``near`` the lock."""
+    tree, quarter = ds.mechanisms.pendulum(1, length=0.3), np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]])
+    for name, on, at, R in (("a", "rod1", -0.3, np.eye(3)), ("b", "a_rod1", 0, quarter), ("c", "b_rod1", 0, quarter.T)):
+        tree = tree.attach(on, ds.mechanisms.pendulum(1, length=0.2), (0, 0, at), R, prefix=f"{name}_")
     tree = tree.attach("world", ds.mechanisms.pendulum(1, length=0.4), (0.5, 0.1, 0), prefix="far_")
-    rod = ds.Frame("c_rod1", (0.3, 0.1, -0.2))
-    case = Case("gimbal", tree, (ds.Distance(rod, ds.Frame("far_rod1", (0, 0, -0.4))),))
-    q = tree.configuration({"rod1_joint": 0.3, "a_rod1_joint": 0.2, "b_rod1_joint": DOWN - near})
-    states = random_states(case, 4)
-    states = States(np.tile(q, (4, 1)), states.v, states.tau)
-    exact, _ = exact_accelerations(case, states)
-    found = ds.forward_dynamics(tree, *of(states), case.constraints, passive="none")
-    error = np.abs(found.qdd - exact).max(axis=1) / np.abs(exact).max(axis=1)
-    inaccurate = np.array([s.name == "INACCURATE" for s in found.status])
-    assert (inaccurate | (error <= np.maximum(10.0 * found.error_estimate, 1e-12))).all(), (error, found.status)
+    shares = {"a_rod1": light, "b_rod1": light}
+    inertias = tuple(shares.get(name, 1.0) * x for name, x in zip(tree.link_names, tree.inertias, strict=True))
+    tree = replace(tree, inertias=inertias)
+    rod, rocker = ds.Frame("c_rod1", (0.3, 0.1, -0.2)), ds.Frame("far_rod1", (0, 0, -0.4))
+    q = tree.configuration({"rod1_joint": 0.3, "a_rod1_joint": 0.2, "b_rod1_joint": near})
+    return Case("gimbal", tree, (ds.Distance(rod, rocker),)), q
+
+
+@pytest.mark.parametrize("light", [1e-3, 1e-9, 0.0])
+def test_gimbals_near_their_lock(light):
+    """Where links of gimbals have little mass: accurate, or said not to be; without any, nothing is unique there."""
+    for near in (1e-1, 1e-3, 1e-5, 1e-7, 0.0):
+        case, q = gimbal(near, light)
+        states = random_states(case, 4)
+        states = States(np.tile(q, (4, 1)), states.v, states.tau)
+        found = ds.forward_dynamics(case.tree, *of(states), case.constraints, passive="none", method="ltl")
+        lost = np.array([s.name in ("INACCURATE", "FAILED") for s in found.status])
+        if near == light == 0.0:
+            assert lost.all()
+            continue
+        exact, _ = exact_accelerations(case, states)
+        error = np.abs(found.qdd - exact).max(axis=1) / np.abs(exact).max(axis=1)
+        rounded = EPSILON / max(light, near * near)  # numbers of a robot are, when it is traced
+        assert (lost | (error <= np.maximum(10.0 * found.error_estimate, rounded))).all(), (near, error, found.status)
+        assert not lost.any() or rounded > 1e-9
 
 
 def test_towers_of_four_bars_cost_in_proportion():

@@ -28,7 +28,7 @@ STATES, ROUNDS, REPEATS, MOST_TIMED = 1024, 7, 2, 45_000
 """Of a time, and operations of kernels that are compiled for it."""
 
 TOWERS = (2, 4, 8, 16)
-GEARED = (2, 6, 12, 24)
+GEARED = (2, 6, 12, 24, 48)
 """Numbers of four-bars, and of joints of an arm whose motors have gears."""
 
 

@@ -15,14 +15,15 @@ import numpy as np
 
 from delassus.accuracy.closed_loops import kept_closed
 from delassus.api.loops import random_configurations
-from delassus.constraints import Constraint, Frame, Point, Weld
+from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
 from delassus.errors import ConstraintError
 from delassus.formats.parallel import load_parallel
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
-from delassus.model.mechanisms import humanoid, ladder
+from delassus.model.mechanisms import humanoid, ladder, pendulum
+from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
-from delassus.spatial.rotations import Array
+from delassus.spatial.rotations import Array, rotation_about
 from delassus_studies.cases import Case, States, welds
 
 SIDES = (("left", 0.15), ("right", -0.15))
@@ -130,6 +131,43 @@ def humanoid_hand_in_hand() -> Case:
     return Case(
         "humanoid, hands welded", humanoid(), (*welds("left_foot", "right_foot"), Weld("left_hand", "right_hand"))
     )
+
+
+def parallel_humanoid(differential: bool = True) -> Case:
+    """The humanoid with the drives of today's legs, floating: 64 degrees of freedom with two of rotors, and 20 rows.
+
+    *Ankles*: two cranks on the shin, whose rods, with mass, hang on balls and hold the foot. *Knees*: a crank on the
+    thigh and a rod to the shin, a four-bar. *Torso*: yaw and pitch by a ``differential``, two rotors that turn ten
+    times as fast as their sum and their difference; Pinocchio has no such rows. At zero all loops are closed.
+    """
+    forward = rotation_about(np.array([0.0, 1.0, 0.0]), -math.pi / 2)
+    crank, rotor = pendulum(1, length=0.06, mass=0.2), pendulum(1, length=0.02, mass=0.3)
+    drives = {
+        "knee": ("leg3", (0, 0.05, -0.03), "leg4", (0.06, 0.05, -0.05), 0.21),
+        "outer": ("leg4", (0, 0.04, -0.05), "leg6", (0.06, 0.04, -0.05), 0.38),
+        "inner": ("leg4", (0, -0.04, -0.05), "leg6", (0.06, -0.04, -0.05), 0.38),
+    }
+    tree, loops = humanoid(), list[Constraint]()
+    for side in ("left", "right"):
+        for name, (on, at, held, there, length) in drives.items():
+            own = f"{side}_{name}_"
+            tree = tree.attach(f"{side}_{on}", crank, at, forward, prefix=f"{own}crank_")
+            rod = _rod_on_a_ball(length, 0.4 * length)
+            tree = tree.attach(f"{own}crank_rod1", rod, (0, 0, -0.06), forward.T, prefix=own)
+            loops.append(Point(Frame(f"{own}rod", (0, 0, -length)), Frame(f"{side}_{held}", there)))
+    for own, sign in (("sum", 1.0), ("difference", -1.0)) if differential else ():
+        tree = tree.attach("pelvis", rotor, (0, 0.08 * sign, 0.05), prefix=f"{own}_")
+        turns = {"torso1_joint": 10.0, "torso2_joint": 10.0 * sign, f"{own}_rod1_joint": -1.0}
+        loops.append(JointRows(turns))
+    name = "humanoid, parallel legs" + (", differential" if differential else "")
+    return Case(name, tree, tuple(loops))
+
+
+def _rod_on_a_ball(length: float, mass: float) -> Tree:
+    """A rod that hangs on a ball joint; all its moments are of a size."""
+    inertia = mass * np.diag([length**2 / 12, length**2 / 12, 1e-3])
+    base, rod = RawLink("base"), RawLink("rod", mass, np.array([0, 0, -length / 2]), inertia)
+    return build_tree("rod", [base, rod], [RawJoint("rod_joint", BALL, "base", "rod", np.zeros(3))])
 
 
 def rungs(n: int, ring: bool = False) -> Case:

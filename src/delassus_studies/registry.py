@@ -160,9 +160,10 @@ BENCHES = (
 TOPICS = {
     "osim": ("osim",),
     "dynamics": ("dynamics_times", "dynamics"),
+    "loops": ("loops",),
     "contact": ("contact", "contact_simulations"),
 }
-"""Claims about the Delassus algorithms, about constrained dynamics and about contact: modules in `claims`."""
+"""Claims about the Delassus algorithms, about constrained dynamics, loops and contact: modules in `claims`."""
 
 
 @app.command()
@@ -179,7 +180,7 @@ def reproduce(
     claim: Annotated[
         str,
         typer.Argument(
-            help="all; osim, dynamics or contact; a paper, such as LQR; or one claim by its source: 'LQR Fig. 4a'."
+            help="all; osim, dynamics, loops or contact; a paper, such as LQR; or one claim, such as 'LQR Fig. 4a'."
         ),
     ] = "all",
     *,

@@ -46,7 +46,7 @@ from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD
-from delassus.quantities.planner.elimination import fewest_operations
+from delassus.quantities.planner.elimination import fewest_operations, order_of_hard_rows
 from delassus.quantities.quantity import CONTROLS
 from delassus.quantities.request import Request
 from delassus.spatial.dual_ops import Dual, DualOps, Rates
@@ -387,6 +387,8 @@ def elimination_order(request: Request) -> EliminationOrder | None:
     """
     if request.method in BY_CLUSTERS:
         return EliminationOrder(tuple(request.tree.leaves_to_root()), independent=request.independent)
+    if request.method == "pv-early" and not (request.options.active or any(request.options.soft) or request.payloads):
+        return order_of_hard_rows(request.tree, request.constraints)
 
     def solve(ops: TraceOps, order: EliminationOrder) -> DynamicsSolution:
         bound = symbolic_request(request, ops)

@@ -27,6 +27,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
+from delassus.quantities.planner.elimination import is_quicker_by_factors
 from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
@@ -487,6 +488,8 @@ def choose(tree: Tree, constraints: Sequence[Constraint], soft: Sequence[bool], 
     closed = rank_when_closed(tree, [c for c, is_soft in zip(constraints, soft, strict=True) if not is_soft])
     if closed is not None and closed[0] < closed[1]:
         return Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
+    if not active and not any(soft) and is_quicker_by_factors(tree, tuple(constraints)):
+        return Choice("ltl", "constraints are hard, and factors of the mass matrix take less time than elimination")
     return Choice(
         "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
     )

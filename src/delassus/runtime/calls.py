@@ -155,6 +155,8 @@ class DirectCall:
 
     error_bound = ERROR_BOUND["float64"]
     tolerance, max_iterations = TOLERANCE, ITERATIONS
+    wants_rank = True
+    """Whether it matters which rows depend on others where the program's solution has all digits."""
     resolved: Resolved
 
     def __init__(self, kept: Kept, values: dict[str, Array], batch: tuple[int, ...]) -> None:
@@ -272,7 +274,9 @@ class DirectCall:
         else:
             results, error = self.computed()
         found, iterated = results if isinstance(results, list) else [results], None
-        flagged = np.asarray(~(error <= self.error_bound) | kept.is_dependent)
+        flagged = np.asarray(~(error <= self.error_bound) | (kept.is_dependent and self.wants_rank))
+        if flagged.any() and self._may_go_by_links:
+            flagged = self._by_links(found, error, flagged)
         acts = np.broadcast_to(self.values.get("active", 1.0), (*batch, len(kept.sizes))) != 0.0
         status = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
         redundant = np.zeros((*batch, kept.sizes.sum()), dtype=bool)
@@ -288,6 +292,28 @@ class DirectCall:
                 iterated = Iterated._make(np.reshape(x, batch) for x in last.iterated)
         self.resolved = Resolved(found[0], found[min(1, len(found) - 1)], status, rank, redundant, errors, iterated)
         return dict(zip(kept.outputs, found, strict=True))
+
+    @property
+    def _may_go_by_links(self) -> bool:
+        """Whether `pv-early` solves what `ltl` has not: hard rows that always act and are independent elsewhere."""
+        asked, kept = self.request, self.kept
+        return asked.method == "ltl" and not (
+            kept.is_dependent or kept.is_dense or asked.options.active or any(asked.options.soft)
+        )
+
+    def _by_links(self, found: Sequence[Array], error: Array, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Solutions by `pv-early` in the places of those that are flagged; which states still are.
+
+        Near the lock of gimbals on light links the mass matrix is almost singular, and its factors lose more digits.
+        """
+        with np.errstate(all="ignore"):
+            outputs, wrong = self.evaluated(replace(self.request, method="pv-early"), flagged)
+        is_good, good = wrong <= self.error_bound, flagged.copy()
+        good[flagged] = is_good
+        for x, y in zip(found, outputs if isinstance(outputs, list) else [outputs], strict=True):
+            x[good] = y[is_good]
+        error[good] = wrong[is_good]
+        return flagged & ~good
 
     def _rest(self, where: NDArray[np.bool_], found: Sequence[Array], error: Array) -> tuple[Sequence[Array], Resolved]:
         """Outputs of some states (k), of which the program has ``found`` some, and how their systems were solved."""

@@ -76,7 +76,7 @@ def solve_states(
         bound = check_error_bound(kernel.error_bound)
         if asked.has_status:
             call = call_of(asked, values, (n,))
-            call.error_bound = bound
+            call.error_bound, call.wants_rank = bound, with_status
             outputs, found = [*call.solved().values()], np.array(call.resolved.status)
             taken = left | ((found != DynamicsStatus.SOLVED) & (found != DynamicsStatus.INACCURATE))
             found[~taken] = DynamicsStatus.SOLVED
@@ -91,10 +91,15 @@ def solve_states(
             for result, x in zip(results, outputs, strict=True):
                 result[where] = _where(taken, x, result[where])
         error = np.maximum(error, np.finfo(kernel.dtype).eps)
-    if chosen.any() or (with_status and not rcond):
-        with_rank = [x for x, o in zip(results, asked.outputs, strict=True) if not o.needs_independent]
-        finite = np.where(status == DynamicsStatus.SOLVED, are_finite(results, batch), are_finite(with_rank, batch))
-        status[~finite & (status != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
+    looked = chosen if rcond else np.full(batch, with_status)  # reciprocal conditions are of finite results
+    if looked.any():
+        where = np.nonzero(looked) if batch else looked
+        said = status[where]
+        found = [(x[where], not o.needs_independent) for x, o in zip(results, asked.outputs, strict=True)]
+        with_rank = are_finite([x for x, has_rank in found if has_rank], said.shape)
+        finite = np.where(said == DynamicsStatus.SOLVED, are_finite([x for x, _ in found], said.shape), with_rank)
+        said[~finite & (said != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
+        status[where] = said
     return UnsolvedStates(chosen, status, error, call)
 
 

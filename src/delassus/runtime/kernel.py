@@ -73,6 +73,7 @@ class Kernel(CpuKernel):
         """``wait``: as of `MachineCode`."""
         super().__init__(request, dtype, lanes, reason, error_bound, wait)
         self._roll: Any = c_function(run_steps) if request.is_rolled else None
+        self._solved_again = False  # some states of the last call, which the entry then does not find out anew
         self.__call__: Callable[..., Any] = direct_entry(self, self._call, is_helped=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -134,7 +135,8 @@ class Kernel(CpuKernel):
         """
         asked = (return_status is not False or return_error is not False) and self._asked(return_status, return_error)
         is_plain = not (asked or named) and len(arguments) == len(self.arguments) and type(arguments[0]) is np.ndarray
-        if is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
+        tries = not self._solved_again
+        if tries and is_plain and type(threads) is int and threads == 1:  # without threads=, the entry has declined it
             found = self.entry(*arguments) if out is None else self.entry(*arguments, out=out)
             if found is not NotImplemented:
                 return found
@@ -143,7 +145,7 @@ class Kernel(CpuKernel):
         arrays, batch = gathered(self.arguments, arguments, named, self.dtype)
         is_alone = threads is None or number_of(threads, 0) == 1 or prod(batch) <= self.lanes
         is_new = named or threads is not None or any(map(is_not, arrays, arguments))  # to the entry
-        if is_alone and is_new and not asked:
+        if tries and is_alone and is_new and not asked:
             found = self.entry(*arrays) if out is None else self.entry(*arrays, out=out)
             if found is not NotImplemented:
                 return found
@@ -151,7 +153,8 @@ class Kernel(CpuKernel):
         if asked:
             return self._with_status(arrays, results, batch, threads, is_alone, return_status, return_error)
         run = solve_states(self, arrays, results, batch, threads)
-        if run.again.any():
+        self._solved_again = bool(run.again.any())
+        if self._solved_again:
             self.warn_once(run.counts, run.again.size)
         return out if out is not None else self.returned(results)
 
@@ -291,13 +294,13 @@ class Kernel(CpuKernel):
         Each kind is a warning of its own, which Python's filters show once a line of the caller, or as they are set.
         """
         which = "return_status" if self.iterates or self.request.has_status else "return_error"
-        silence = f"{which}=True says which, and silences this."
+        silence, whose = f"{which}=True says which, and silences this.", repr(self)
         what = "step" if self.iterates else "state"
-        warn_of(repr(self), counts, total, silence, what)
+        warn_of(whose, counts, total, silence, what)
         fine = sum(counts.get(status, 0) for status in HARMLESS)
         if not fine:
             return
-        said = f"{self!r}: {fine} of {total} {what}(s) "
+        said = f"{whose}: {fine} of {total} {what}(s) "
         if self.iterates:
             said += "have residuals above the tolerance after the kernel's sweeps, and were made again with more"
             silence += " Compile with more sweeps, or a shorter time step."
@@ -306,7 +309,7 @@ class Kernel(CpuKernel):
                 "have an estimated error above the bound and were solved again, as by a direct call, which is slow. "
                 "Drop redundant rows, or compile with method='proximal', which solves dependent ones"
             )
-        warn(f"{said}. {silence}", kind=f"{self!r}: solved again")
+        warn(f"{said}. {silence}", kind=f"{whose}: solved again")
 
 
 def restored(

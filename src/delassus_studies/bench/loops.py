@@ -4,7 +4,8 @@ Operations as the planner orders links, where forces wait until both ends of the
 times of batches on one core, and the errors of both: largest difference of accelerations from those of `kkt`, relative
 to the largest of a state, median over states.
 
-Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics``;
+Then parallel robots, where their files are: default dynamics at random closed states beside ``constraintDynamics`` and
+``lcaba``, in time of this thread, for other work moves that of clocks, and the largest difference of all three;
 loops closed from random configurations and reduced dynamics, with gaps and ``J G`` by Pinocchio's rows; in `Simulator`
 from rest under gravity alone, 2 s in steps of 1 ms: gap, error of the energy over the largest kinetic energy, and
 statuses.
@@ -27,15 +28,23 @@ from delassus.cli.tables import Record, environment, table
 from delassus.runtime.compile import compile_at_once
 from delassus.runtime.fallback import solve_states
 from delassus.spatial.rotations import Array
+from delassus_studies.bench import loop_methods
 from delassus_studies.bench.dynamics import ANY_ERROR, dynamics_kernel, errors
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
-from delassus_studies.loop_mechanisms import closed_states, few_loops, four_bars, many_loops, parallel_robots
+from delassus_studies.loop_mechanisms import (
+    closed_states,
+    few_loops,
+    four_bars,
+    many_loops,
+    parallel_humanoid,
+    parallel_robots,
+)
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call, loop_errors
 from delassus_studies.timing import Calls, each, fitted_slope, interleaved, pinned
 
-STATES, PEER_STATES, CHECKED = 1024, 64, 16
+STATES, CLOSED_STATES, PEER_STATES, CHECKED = 1024, 2048, 64, 16
 ROUNDS, REPEATS = 9, 2
 STEPS = 2000
 SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
@@ -114,30 +123,32 @@ def _measure_passive(case: Case) -> Record | None:
 
 def _measure_closed(case: Case, rounds: int) -> Record | None:
     """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
-    if (states := closed_states(case, STATES)) is None:
+    if (states := closed_states(case, CLOSED_STATES)) is None:
         return None
     kernel = ds.compile(case.tree, case.constraints, "dynamics", passive="none")
     given = states.q, states.v, states.tau
     with catch_warnings(action="ignore"), pinned():
         qdd, forces = kernel(*given, threads=1)
-        calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), STATES)}
-        if peer := if_present(partial(exact_dynamics_call, case, states.first(PEER_STATES))):
-            calls["pin"] = peer, PEER_STATES
+        calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), CLOSED_STATES)}
+        wrong = {"error": _error(case, states, qdd)}
+        for name, make in (("pin", exact_dynamics_call), ("lcaba", lcaba_call)):
+            if peer := if_present(partial(make, case, states.first(PEER_STATES))):
+                calls[name], wrong[f"{name} error"] = (peer, PEER_STATES), _error(case, states, np.array(peer()))
         starts = case.tree.random(0, STATES)
         close, reduce = (ds.compile(case.tree, case.constraints, what) for what in ("close_loops", "reduced_dynamics"))
         calls["close"] = partial(close, starts, threads=1), STATES
         calls["reduced"] = partial(reduce, *given[:2], threads=1), STATES
-        found = interleaved(calls, rounds, REPEATS)
+        found = interleaved(calls, rounds, REPEATS, time.thread_time)
         left = ds.close_loops(case.tree, case.constraints, starts)
         reduced = ds.reduced_dynamics(case.tree, case.constraints, left.q[:PEER_STATES])
-        run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (STATES,), 1)
+        run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (CLOSED_STATES,), 1)
     return {
         "method": kernel.method,
         "judged": bool(kernel.error_dtype),
         "operations": kernel.operations.total,
         "again": int(np.count_nonzero(run.again)),
         "inaccurate": int(np.count_nonzero(run.status == ds.DynamicsStatus.INACCURATE)),
-        "error": _error(case, states, qdd),
+        **wrong,
         "microseconds": found,
         "open": int(np.count_nonzero(left.status == ds.LoopStatus.OPEN)),
         "independent": len(reduced.independent),
@@ -147,10 +158,11 @@ def _measure_closed(case: Case, rounds: int) -> Record | None:
 
 def measure(quick: bool = False) -> Iterator[Record]:
     """All figures of every mechanism; the record after each."""
-    record, robots = environment(), [] if quick else list(parallel_robots())
+    record, robots = environment(), [] if quick else [*parallel_robots(), parallel_humanoid(differential=False)]
     cases = [four_bars(1)] if quick else [*few_loops(), *many_loops(SIZES, GRIDS)]
     yield from each(record, "closed", robots, lambda case: _measure_closed(case, ROUNDS))
     yield from each(record, "passive", robots, _measure_passive)
+    yield from loop_methods.measure(record, quick)
     yield from each(record, "cases", cases, lambda case: _measure_case(case, 1 if quick else ROUNDS))
 
 
@@ -167,14 +179,15 @@ def tables(record: Record) -> Iterator[Table | str]:
     closed = [
         (name, x["method"] + (", judged" if x["judged"] else ""),
          *(x[which] for which in ("operations", "again", "inaccurate", "error")),
-         *_beside(x, "default", "pin"))
+         *_beside(x, "default", "pin"), *_beside(x, "default", "lcaba")[1:], x.get("lcaba error"))
         for name, x in record["closed"].items()
         if x is not None
     ]  # fmt: skip
     if closed:
         of_closed = ("robot", "method", "operations:,", "again", "inaccurate", "error:.0e")
-        title = f"default dynamics of {STATES} closed states beside constraintDynamics"
-        yield table(title, (*of_closed, "µs:.2f", "its µs:.2f", "ratio:.0f"), closed)
+        title = f"default dynamics of {CLOSED_STATES} closed states beside constraintDynamics and lcaba"
+        peers = "µs:.2f", "its µs:.2f", "ratio:.0f", "lcaba, µs:.2f", "ratio:.0f", "its error:.0e"
+        yield table(title, (*of_closed, *peers), closed)
     coordinates = [
         (
             name,
@@ -198,6 +211,7 @@ def tables(record: Record) -> Iterator[Table | str]:
         )
         yield table(f"closing loops from {STATES} random configurations, and dynamics of independent coordinates",
                     of_coordinates, coordinates)  # fmt: skip
+    yield from loop_methods.tables(record)
     passive = [(name, *x.values()) for name, x in record["passive"].items() if x is not None]
     if passive:
         of_passive = ("robot", "gap:.0e", "energy:.0e", "statuses", "µs a step:.0f")

@@ -36,6 +36,9 @@ PAPERS = {
     "[EFPA]": "Wensing, Featherstone, Orin, A reduced-order recursive algorithm for the computation of the "
     "operational-space inertia matrix, IEEE ICRA 2012",
     "[OS]": "Jain, Minimal coordinates formulation of contact dynamics, 2014",
+    "[LCABA]": "Sathya, Carpentier, Constrained articulated body algorithms for closed-loop mechanisms, IEEE ICRA 2026",
+    "[clusters]": "Chignoli, Adrian, Kim, Wensing, A propagation perspective on recursive forward dynamics for systems "
+    "with kinematic loops, arXiv 2311.13732, 2023",
 }
 """What sources of claims begin with: the papers."""
 

@@ -10,7 +10,9 @@ import delassus as ds
 from delassus.model.mechanisms import asimo, comb, pendulum, stem
 from delassus.model.tree import WORLD
 from delassus.pictures.plots import COLOURS, LARGE, SMALL, save_figure
+from delassus_studies.cases import Case
 from delassus_studies.figures import BLUE, ORANGE, side_by_side
+from delassus_studies.loop_mechanisms import four_bars, rungs
 
 Rows = Mapping[int, int]
 """Rows of constraints by link."""
@@ -138,12 +140,37 @@ def hinges(ax: Any) -> None:
         each.set_ylim(-0.8, 0.5)
 
 
+def _tied(ax: Any, case: Case, title: str, held: Rows) -> None:
+    """A tree and, as arcs, the loops that close on it."""
+    draw_tree(ax, case.tree, held, [0] * case.tree.n_links, title)
+    at = places(case.tree)
+    for c in case.constraints:
+        (a, b), (x, y) = (at[i] for i in c.carriers(case.tree)), (0.0, 0.3)
+        ax.annotate("", b, a, arrowprops={"arrowstyle": "-", "color": ROW, "connectionstyle": f"arc3,rad={x + y}"})
+
+
+def loops(ax: Any) -> None:
+    """[LCABA]: forces of loops on a ladder, which couple both rails until they are eliminated."""
+    _tied(ax[0], four_bars(4), "local loops: each is eliminated where it closes", {})
+    _tied(ax[1], rungs(4), "a ladder: both rails at once, blocks between them", {})
+
+
+def clusters(ax: Any) -> None:
+    """[clusters]: what loops tie moves as one; squares are the links that later clusters hang from."""
+    case = four_bars(4)
+    (axes,) = ax
+    on = {i: 6 for i, name in enumerate(case.tree.link_names) if name.startswith("coupler")}
+    _tied(axes, case, "one cluster a loop; squares are links that the next one hangs from", on)
+
+
 PICTURES: Mapping[str, tuple[Callable[[Any], None], int]] = {
     "[r1]": (fingers, 2),
     "[r2]": (limbs, 2),
     "[LQR]": (ladder, 2),
     "[EFPA]": (end_effectors, 1),
     "[OS]": (hinges, 2),
+    "[LCABA]": (loops, 2),
+    "[clusters]": (clusters, 1),
 }
 """What draws the picture of a paper, and its number of panels."""
 

@@ -4,19 +4,28 @@ Either forces of loops wait until both ends have met, leaves → root as links a
 earlier, where few 6 × 6 blocks between links take their place (`loop_rows`), in that order or in that of least degree:
 always the leaf next whose acceleration is coupled to the fewest others, as LCABA of Pinocchio chooses
 (``constraint-ordering.hxx``). Each is traced, no further than a little beyond the best before it.
+
+Whether `ltl` takes less than any of them is found alike.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
+from delassus.algorithms.dynamics.ltl import ltl
+from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import DynamicsSolution
-from delassus.algorithms.dynamics.state import NEVER, EliminationOrder
+from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
+from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
+from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import WORLD, Tree
+from delassus.spatial.trace.graph import undisturbed
 from delassus.spatial.trace.trace_ops import TraceOps
 
 FEW_FORCES = 2.0
@@ -30,6 +39,13 @@ MARGIN = 0.03
 
 LONGEST_TRACE = 1.3
 """A trace ends at this many times the nodes of the best before it: of all nodes, a share is never used."""
+
+
+TIME_BY_FACTORS = 0.8
+"""Time of an operation of `ltl` by that of one of `pv_early`: it keeps fewer numbers for later, and fuses more."""
+
+MOST_FACTORISED = 48
+"""Degrees of freedom up to which `ltl` may be quicker where loops are local."""
 
 
 class _TooLong(Exception):
@@ -59,23 +75,72 @@ def fewest_operations(
     tree: Tree, constraints: Sequence[Constraint], solve: Callable[[TraceOps, EliminationOrder], DynamicsSolution]
 ) -> EliminationOrder | None:
     """The best order for what ``solve`` traces; None: there are no loops, and nothing to choose."""
-    closed = loops(tree, constraints)
-    if not closed:
-        return None
+    return _best(tree, loops(tree, constraints), solve)[0]
+
+
+def _best(
+    tree: Tree,
+    closed: Sequence[tuple[int, int]],
+    solve: Callable[[TraceOps, EliminationOrder], DynamicsSolution],
+) -> tuple[EliminationOrder | None, float, float]:
+    """The best order, with the fewest operations and the fewest nodes of a trace."""
     best, least, most = None, math.inf, math.inf
-    for order in _candidates(tree, closed):
-        ops = _BoundedTrace(most)
-        try:
-            found = solve(ops, order)
-        except _TooLong:
-            continue
-        if len(ops.at) > most:
-            continue
-        operations = ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)])
+    for order in _candidates(tree, closed) if closed else ():
+        operations, nodes = _count(lambda ops, order=order: solve(ops, order), LONGEST_TRACE * most)  # type: ignore[misc]
         if operations <= (1.0 + MARGIN) * least:
             best = order
-        least, most = min(least, operations), min(most, LONGEST_TRACE * len(ops.at))
-    return best
+        least, most = min(least, operations), min(most, nodes)
+    return best, least, most
+
+
+def _count(solve: Callable[[TraceOps], DynamicsSolution], most: float) -> tuple[float, float]:
+    """Operations of what is traced, and nodes; both infinite beyond so many nodes."""
+    ops = _BoundedTrace(most)
+    try:
+        found = solve(ops)
+    except _TooLong:
+        return math.inf, math.inf
+    if len(ops.at) > most:
+        return math.inf, math.inf
+    return ops.count([*ops.nodes(found.qdd), *ops.nodes(found.forces)]), len(ops.at)
+
+
+# -- hard rows that always act -------------------------------------------------------------------------------------
+
+
+def order_of_hard_rows(tree: Tree, constraints: tuple[Constraint, ...]) -> EliminationOrder | None:
+    """The best order for `pv_early` with hard rows that always act; None: there are no loops."""
+    return _of_hard_rows(tree, constraints)[0]
+
+
+@lru_cache(maxsize=256)
+@undisturbed
+def is_quicker_by_factors(tree: Tree, constraints: tuple[Constraint, ...]) -> bool:
+    """Whether `ltl` takes less time than `pv_early` in its best order, of a robot with loops with hard rows."""
+    if not loops(tree, constraints) or tree.nv > MOST_FACTORISED:
+        return False
+    _, least, nodes = _of_hard_rows(tree, constraints)
+    by_factors, _ = _count(lambda ops: ltl(_motion(ops, tree, constraints)), LONGEST_TRACE * nodes / TIME_BY_FACTORS)
+    return TIME_BY_FACTORS * by_factors < least
+
+
+@lru_cache(maxsize=256)
+@undisturbed
+def _of_hard_rows(tree: Tree, constraints: tuple[Constraint, ...]) -> tuple[EliminationOrder | None, float, float]:
+    def solve(ops: TraceOps, order: EliminationOrder) -> DynamicsSolution:
+        return pv_early(_motion(ops, tree, constraints, order))
+
+    return _best(tree, loops(tree, constraints), solve)
+
+
+def _motion(
+    ops: TraceOps, tree: Tree, constraints: tuple[Constraint, ...], order: EliminationOrder | None = None
+) -> DynamicsProblem:
+    """The robot in motion; all that comes with each call is unknown."""
+    given = [ops.unknown(*a.shape) if len(a.shape) == 2 else ops.vector(a.size) for a in inputs_of(constraints)]
+    q = ops.vector(tree.nq, generic_configurations(tree, 0).tolist())
+    v, tau, gravity = ops.vector(tree.nv), ops.vector(tree.nv), ops.constant([[0.0], [0.0], [-9.81]])
+    return DynamicsProblem(Problem(ops, tree, constraints, q, given), v, tau, gravity=gravity, elimination=order)
 
 
 def _candidates(tree: Tree, closed: Sequence[tuple[int, int]]) -> Iterator[EliminationOrder]:

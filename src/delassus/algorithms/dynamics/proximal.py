@@ -27,7 +27,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 WEIGHT = 1e-13
 """``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal:
@@ -92,12 +92,16 @@ class ProximalPoint:
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
+        return self._at_rest(b).forces
+
+    def _at_rest(self, b: Matrix) -> DynamicsSolution:
+        """Forces ``S b``, and accelerations that they cause."""
         goals = [
             replace(goal, target=wanted, velocity_gain=None, position_gain=None, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
-        return pv_early(rest, self._least).forces
+        return pv_early(rest, self._least)
 
     def left(self, f: Matrix) -> Matrix:
         """``W f``: acceleration that the rows still miss."""
@@ -115,20 +119,30 @@ class ProximalPoint:
         return DynamicsSolution(solution.qdd, f)
 
     def with_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
-        """The solution, and how far its forces are from those of least norm.
+        """The solution, and how far its forces are from those of least norm, and accelerations by these.
 
-        Along ``N``, which moves nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of
-        ``f`` in question where weights are alike: that is round-off of what has been taken off.
+        Accelerations are in question where rows that are nearly dependent ask for some. Along ``N``, which moves
+        nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of ``f`` in question where
+        weights are alike: that is round-off of what has been taken off.
         """
-        ops, idle = self._ops, solution.forces
+        idle = solution.forces
         for _ in range(IDLE_ITERATIONS):
             idle = self.left(self.step(idle))
-        most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (idle, solution.forces))
-        return replace(solution, idle=most * (1.0 / (size + (1.0 - ops.less(0.0, size)))))
+        last = DynamicsSolution(solution.qdd, solution.forces)
+        for _ in range(IDLE_ITERATIONS):
+            last = self._at_rest(self.left(last.forces))
+        idle_qdd = _part(self._ops, last.qdd, solution.qdd)
+        return replace(solution, idle=_part(self._ops, idle, solution.forces), idle_qdd=idle_qdd)
 
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
         ops, every = self._ops, range(self._motion.problem.n_rows)
         return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
+
+
+def _part(ops: Ops, some: Matrix, whole: Matrix) -> Scalar:
+    """Largest entry of a vector by that of another one."""
+    most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (some, whole))
+    return most * (1.0 / (size + (1.0 - ops.less(0.0, size))))
 
 
 def mobilities(problem: Problem) -> list[Scalar]:

@@ -51,6 +51,8 @@ NEAR = 0.3
 MOVES = 1e-6
 """A coordinate is independent of others where the square of what it moves by itself is above this, of 1."""
 
+ROUND_OFF = 64.0 * float(np.finfo(float).eps)
+"""Mobility of a row between two links that move alike, by the bound: it is a difference of theirs."""
 
 Constraints = tuple[Constraint, ...]
 
@@ -90,7 +92,7 @@ def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array) -> tuple[i
         return [kjr(problem), from_entries(problem.ops, mobility_bound(problem, Articulated(problem)))]
 
     G, typical = at_configurations(tree, constraints, q, made)
-    least = np.max(UNMOVED * typical[..., 0], axis=0, initial=0.0)
+    least = np.max(max(UNMOVED, ROUND_OFF) * typical[..., 0], axis=0, initial=0.0)
     return int(np.max(common_rank(G, least))), G.shape[-1]
 
 

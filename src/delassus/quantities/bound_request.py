@@ -65,6 +65,9 @@ GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 IDLE = 0.1
 """Part of `ERROR_BOUND` of the largest force up to which forces that move nothing count as none."""
 
+IDLE_QDD = 0.01
+"""The same of accelerations that these cause where loops are open by a little: errors are a hundred times that."""
+
 
 WORST_COLUMN = 3.0
 """By how much single columns of derivatives err more than their sums with signs at random, in which errors average."""
@@ -281,11 +284,13 @@ class BoundRequest:
         if self.request.is_singular and self.request.method not in OF_LEAST_NORM:
             self.ops.pivot(0.0, is_exact=True)
         found = METHODS[self.request.method](motion)
-        if found.idle is not None and self.request.returns_forces:
+        idle = found.idle if self.request.returns_forces else found.idle_qdd
+        if idle is not None:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
-            self.ops.pivot(self.ops.less(found.idle, IDLE * bound), is_exact=True)
+            part = IDLE if self.request.returns_forces else IDLE_QDD
+            self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
             if self.request.error_dtype:
-                self.errors.append(found.idle)
+                self.errors.append(idle)
         return self.with_error(motion, found)
 
     def with_error(

@@ -182,7 +182,7 @@ class Request(ByContent):
     @property
     def returns_forces(self) -> bool:
         """Whether results tell forces of constraints: steps need accelerations alone, which are unique."""
-        return bool(self.derivative) or not self.quantity.states or len(self.quantity.outputs) > self.quantity.states
+        return bool(self.derivative) or not self.quantity.states or "forces" in self.quantity.further
 
     @property
     def has_dependent_rows(self) -> bool:

@@ -29,7 +29,7 @@ from delassus.runtime.arrays import Arrays, Batch, gathered, result_arrays
 from delassus.runtime.calls import call_of
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.fastcall import direct_entry
-from delassus.runtime.rollouts.loop import Feedback, run_steps
+from delassus.runtime.rollouts.loop import Closing, Feedback, run_steps
 from delassus.runtime.threads import CHUNKS, at_once, number_of, over_states
 
 
@@ -251,24 +251,31 @@ class Kernel(CpuKernel):
         threads: int | None,
         totals: Sequence[NDArray[Any] | None] = (),
         feedback: Feedback | None = None,
+        *,
+        closing: Closing | None = None,
     ) -> NDArray[np.bool_]:
         """Run a time step, or a derivative of one, ``steps`` times in place; see `delassus.rollout`.
 
         What is read or written anew at each step has time as its first axis, ``(steps, *batch, …)``, in the order of
         the steps; the others are ``(*batch, …)``. After each step, its results are added to ``totals``, those that are
-        given. With ``feedback``, controls are written before each. Returns the mask ``(steps, *batch)`` of the steps
-        that are not solved.
+        given. With ``feedback``, controls are written before each; with ``closing``, loops are closed after each.
+        Returns the mask ``(steps, *batch)`` of the steps that are not solved.
         """
         n, shapes = prod(batch), [*(a.shape for a in self.arguments), *(r.shape for r in self.results)]
         rcond = [np.empty((steps, *batch), dtype=self.dtype)] if self.has_rcond else []
         added = [(k, x) for k, x in enumerate(totals, len(arrays)) if x is not None]
         of_feedback, law = ([], []) if feedback is None else feedback.record(len(arrays), len(shapes) + len(rcond))
-        every = [*arrays, *results, *rcond, *(x for x, _ in of_feedback), *(x for _, x in added)]
-        shapes += [() for _ in rcond] + [shape for _, shape in of_feedback] + [shapes[k] for k, _ in added]
+        of_loops, closes = list[Any](), list[int]()
+        if closing is not None:
+            dt, own = [a.name for a in self.arguments].index("dt"), len(shapes) + len(rcond) + len(of_feedback)
+            of_loops, closes = closing.record(len(arrays), dt, own, (shapes[0][0], shapes[1][0]))
+        beside = [*of_feedback, *of_loops]
+        every = [*arrays, *results, *rcond, *(x for x, _ in beside), *(x for _, x in added)]
+        shapes += [() for _ in rcond] + [shape for _, shape in beside] + [shapes[k] for k, _ in added]
         depths = [len(batch) + len(shape) for shape in shapes]
         times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
-        numbers, item = [len(every), len(added), len(law), *sums, *law], self.dtype.itemsize
+        numbers, item = [len(every), len(added), len(law), len(closes), *sums, *law, *closes], self.dtype.itemsize
         record = (ctypes.c_int64 * len(numbers))(*numbers)
 
         def run(states: int, *addresses: int, first: int = 0, some: int = steps) -> None:

@@ -27,7 +27,7 @@ from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 WEIGHT = 1e-13
 """``W`` of a hard row by its mobility if the robot were one body, which is below what ``G`` has on its diagonal:
@@ -52,19 +52,21 @@ ITERATIONS = 3
 
 
 class ProximalPoint:
-    """Factorised matrix of the iteration, ``G + R + W``."""
+    """Factorised matrix of the iteration, ``G + R + W``; ``weight`` is that of all hard rows, if it is given."""
 
-    def __init__(self, motion: DynamicsProblem) -> None:
+    def __init__(self, motion: DynamicsProblem, weight: float | None = None) -> None:
         self._motion, self._ops = motion, motion.ops
         ops, problem = motion.ops, motion.problem
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        weight = LOOP_WEIGHT if self._mixes_dependent_rows(late) else WEIGHT
+        early, last = (LOOP_WEIGHT if self._mixes_dependent_rows(late) else WEIGHT), LOOP_WEIGHT
+        if weight is not None:
+            early = last = weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        self._least = [LEAST_GAIN * LOOP_WEIGHT * g for g in mobility]
+        self._least = [LEAST_GAIN * last * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
-            part = LOOP_WEIGHT if c in late else weight if goal.compliance is None else 0.0
+            part = last if c in late else early if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
             W = from_entries(ops, weights)
             self.weights += weights
@@ -92,12 +94,16 @@ class ProximalPoint:
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
+        return self.at_rest(b).forces
+
+    def at_rest(self, b: Matrix) -> DynamicsSolution:
+        """Forces ``S b``, and accelerations that they cause."""
         goals = [
             replace(goal, target=wanted, velocity_gain=None, position_gain=None, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
-        return pv_early(rest, self._least).forces
+        return pv_early(rest, self._least)
 
     def left(self, f: Matrix) -> Matrix:
         """``W f``: acceleration that the rows still miss."""
@@ -115,20 +121,30 @@ class ProximalPoint:
         return DynamicsSolution(solution.qdd, f)
 
     def with_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
-        """The solution, and how far its forces are from those of least norm.
+        """The solution, and how far its forces are from those of least norm, and accelerations by these.
 
-        Along ``N``, which moves nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of
-        ``f`` in question where weights are alike: that is round-off of what has been taken off.
+        Accelerations are in question where rows that are nearly dependent ask for some. Along ``N``, which moves
+        nothing, ``(W S)^∞ f = W N (Nᵀ W N)⁻¹ Nᵀ f``: zero where ``Nᵀ f`` is, and the part of ``f`` in question where
+        weights are alike: that is round-off of what has been taken off.
         """
-        ops, idle = self._ops, solution.forces
+        idle = solution.forces
         for _ in range(IDLE_ITERATIONS):
             idle = self.left(self.step(idle))
-        most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (idle, solution.forces))
-        return replace(solution, idle=most * (1.0 / (size + (1.0 - ops.less(0.0, size)))))
+        last = DynamicsSolution(solution.qdd, solution.forces)
+        for _ in range(IDLE_ITERATIONS):
+            last = self.at_rest(self.left(last.forces))
+        idle_qdd = _part(self._ops, last.qdd, solution.qdd)
+        return replace(solution, idle=_part(self._ops, idle, solution.forces), idle_qdd=idle_qdd)
 
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
         ops, every = self._ops, range(self._motion.problem.n_rows)
         return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
+
+
+def _part(ops: Ops, some: Matrix, whole: Matrix) -> Scalar:
+    """Largest entry of a vector by that of another one."""
+    most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (some, whole))
+    return most * (1.0 / (size + (1.0 - ops.less(0.0, size))))
 
 
 def mobilities(problem: Problem) -> list[Scalar]:

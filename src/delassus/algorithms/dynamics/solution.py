@@ -22,9 +22,12 @@ class DynamicsSolution:
     idle : scalar or None
         Largest force that moves nothing, relative to the largest of all, of a method whose forces may not be those of
         least norm.
+    idle_qdd : scalar or None
+        Largest acceleration that such a force causes where it moves a little, relative to the largest of all.
     """
 
     qdd: Matrix
     forces: Matrix
     delassus: Matrix | None = None
     idle: Scalar | None = None
+    idle_qdd: Scalar | None = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.derivatives.second_step import StepCurvature
 from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
-from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
+from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
+from delassus.algorithms.dynamics.proximal import ProximalPoint
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
-from delassus.spatial.motion import column
+from delassus.spatial.motion import column, over_sizes
 from delassus.spatial.ops import Matrix, Scalar
 
 
@@ -95,6 +97,31 @@ def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
     return [*of_states, [*(ops.take(C, None, columns) for columns in (q, v)), D]]
 
 
+CLOSING_WEIGHT = 1e-6
+"""``W`` of `ProximalPoint` for what takes errors of loops back: where loops gape, rows that are dependent once they are
+closed are nearly so, and count for nothing. A step leaves this part of errors to the next one."""
+
+
+def _closed_state(bound: BoundRequest) -> list[Matrix]:
+    """One Newton step of least kinetic energy: ``δ = −M⁻¹ Jᵀ (J M⁻¹ Jᵀ + W)⁻¹ e`` of positions; so of velocities."""
+    ops, read, motion = bound.ops, bound.entries, bound.unforced()
+    h, part = read("dt")[0], read("correction")[0]
+    loops = [(c if c.is_loop else None, at) for c, at in motion.each_constraint()]
+    sizes = [c.size for c in bound.constraints]
+    zeros = [ops.zeros(m, 1) for m in sizes]
+    gaps = motion.stacked([z if c is None else c.position(at) for (c, at), z in zip(loops, zeros, strict=True)])
+    rates = motion.stacked([z if c is None else c.velocity(at) for (c, at), z in zip(loops, zeros, strict=True)])
+    over = over_sizes(ops, [x for c, at in motion.each_constraint() for x in c.row_sizes(at, motion.problem.length)])
+    of_both = zip(*(column(ops, ops.absolute(over @ x)) for x in (gaps, rates)), strict=True)
+    none: Scalar = 0.0
+    reach = reduce(ops.maximum, [x + h * y for x, y in of_both], none)
+    point = ProximalPoint(motion, CLOSING_WEIGHT)
+    shift, change = ([-part * x for x in column(ops, point.at_rest(missed).qdd)] for missed in (gaps, rates))
+    v = [x + y for x, y in zip(read("v"), change, strict=True)]
+    q, v = position_update(ops, motion.problem, read("q"), v, 0.0, shift)
+    return [stacked(bound, q), stacked(bound, v), ops.matrix([[reach]])]
+
+
 STEP = Quantity(
     "step",
     "Time step",
@@ -117,6 +144,19 @@ STEP = Quantity(
     states=2,
     jacobian=_step_jacobian,
     inverts_mass=True,
+)
+CLOSED_STATE = Quantity(
+    "closed_state",
+    "State whose loops are closed",
+    ("q", "v", "dt", "correction"),
+    (
+        Output("q_next", ("nq",), "configuration displaced to closed loops"),
+        Output("v_next", ("nv",), "velocity without what opens loops"),
+        Output("reach", (), "largest error of loops before, with what their velocities make of it in a step, in m"),
+    ),
+    _closed_state,
+    inverts_mass=True,
+    is_private=True,
 )
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",

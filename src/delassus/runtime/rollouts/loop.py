@@ -99,6 +99,33 @@ class Feedback(NamedTuple):
         return found
 
 
+class Closing(NamedTuple):
+    """What takes errors of loops back after each step: the compiled "closed_state".
+
+    Of trajectories (*batch) whose ``correction`` is 1; those with 0 stay. ``reach`` and ``rcond`` (T, *batch) are what
+    it says of each step.
+    """
+
+    kernel: Any
+    correction: NDArray[Any]
+    reach: NDArray[Any]
+    rcond: NDArray[Any]
+
+    def record(
+        self, after: int, dt: int, first: int, sizes: tuple[int, int]
+    ) -> tuple[list[tuple[NDArray[Any], tuple[int, ...]]], list[int]]:
+        """Arrays with their shapes of one state, and numbers that `run_steps` reads.
+
+        ``after``, ``dt`` and ``first`` are the numbers of the arrays of states after steps, of time steps and of the
+        first of these; ``sizes`` are nq and nv.
+        """
+        batch, dtype = self.correction.shape, self.correction.dtype
+        moved = [(np.empty((*batch, n), dtype), (n,)) for n in sizes]
+        arrays = [(self.correction, ()), *moved, (self.reach, ()), (self.rcond, ())]
+        span = self.kernel.code.of(max(1, prod(batch))).address("span")
+        return arrays, [span, first, after, dt, *sizes]
+
+
 def check_feedback(kernel: Any, controls: Any, feedback: Any, *others: Any) -> None:
     """Check that there is feedback only about arrays of controls of a time step, and with it what else it needs."""
     if feedback is None and any(x is not None for x in others):
@@ -165,12 +192,14 @@ def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: in
     """Run n states of a time step, as many as there are lanes at a time, through all steps.
 
     ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step;
-    ``record`` that of their number, how many of the last ones are sums, and how many numbers `Feedback.record` has.
-    To each of the sums another array is added after each step: its number, and how many numbers it has a state, follow,
-    then those of feedback. The last block of states overlaps the one before it, and is added where that has ended.
+    ``record`` that of their number, how many of the last ones are sums, and how many numbers `Feedback.record` and
+    `Closing.record` have. To each of the sums another array is added after each step: its number, and how many numbers
+    it has a state, follow, then those of feedback and of what closes loops. The last block of states overlaps the one
+    before it, and is added where that has ended.
     """
-    n_arrays, n_sums, sums = load(record), load(record + 8), record + 24
+    n_arrays, n_sums, sums = load(record), load(record + 8), record + 32
     law = sums + 16 * n_sums if load(record + 16) > 0 else 0
+    closing = sums + 16 * n_sums + 8 * load(record + 16) if load(record + 24) > 0 else 0
     first, size = 0, min(lanes, n)
     while first < n:
         begin = first
@@ -179,6 +208,8 @@ def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: in
             if law != 0:
                 _feed_back(law, places, first, size, item)
             call_at(span, places, first, size)
+            if closing != 0:
+                _close(closing, places, first, size, item)
             if law != 0 and load(law + 48) != 0:
                 _move(law, places, first, size, item)
             for k in range(n_sums):
@@ -218,6 +249,26 @@ def _feed_back(law: int, places: int, first: int, size: int, item: int) -> None:
             found = max(found, _number(bounds + item * j, item))
             found = min(found, _number(bounds + item * (n + j), item))
             _write(u + at, found, item)
+
+
+@compiled
+def _close(closing: int, places: int, first: int, size: int, item: int) -> None:
+    """Take errors of loops of some states back after a step."""
+    own, after = places + 8 * load(closing + 8), places + 8 * load(closing + 16)
+    q, v, nq, nv = load(after), load(after + 8), load(closing + 32), load(closing + 40)
+    between = reserve(64)
+    store(between, q)
+    store(between + 8, v)
+    store(between + 16, load(places + 8 * load(closing + 24)))
+    for k in range(5):
+        store(between + 24 + 8 * k, load(own + 8 * k))
+    call_at(load(closing), between, first, size)
+    for s in range(first, first + size):
+        if _number(load(own) + item * s, item) != 0.0:
+            for k in range(s * nq, (s + 1) * nq):
+                _write(q + item * k, _number(load(own + 8) + item * k, item), item)
+            for k in range(s * nv, (s + 1) * nv):
+                _write(v + item * k, _number(load(own + 16) + item * k, item), item)
 
 
 @compiled

@@ -16,7 +16,7 @@ from delassus.errors import ConfigurationError, shown, unknown_name
 from delassus.runtime.arrays import Batch, Rollout, check_dtype, check_shape, checked, of_one_batch, over_time
 from delassus.runtime.cuda.driver import Device, Memory, Stream, driver
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollouts.loop import Feedback
+from delassus.runtime.rollouts.loop import Closing, Feedback
 from delassus.runtime.rollouts.on_device import DeviceSeries, OnDevice, check_times, run_on_device, under_policy
 
 LEAST_BLOCK = 4096
@@ -48,10 +48,12 @@ def roll(
     threads: int | None = None,
     totals: Sequence[NDArray[Any] | None] = (),
     feedback: Feedback | None = None,
+    *,
+    closing: Closing | None = None,
 ) -> NDArray[np.bool_]:
     """What `Kernel.roll` does, by kernels of all targets; on a GPU results that are not solved are NaN, not flagged."""
     if isinstance(kernel, Kernel):
-        return kernel.roll(list(arrays), list(results), batch, steps, threads, totals, feedback)
+        return kernel.roll(list(arrays), list(results), batch, steps, threads, totals, feedback, closing=closing)
     _from_host(kernel, arrays, results, batch, steps, totals)
     return np.zeros((steps, *batch), dtype=bool)
 

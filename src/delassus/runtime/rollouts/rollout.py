@@ -24,7 +24,7 @@ from delassus.runtime.rollouts.derivatives import derivative_rollout
 from delassus.runtime.rollouts.loop import check_feedback, feedback_of, law_of
 from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
 from delassus.runtime.rollouts.on_device import STATE, is_largest, under_policy
-from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, step_by_step
+from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, rolling_kernel, step_by_step
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
@@ -302,12 +302,10 @@ def _on_processor(asked: Rollout, law: tuple[Any, ...] | None, threads: int | No
     """Results by name of a rollout of NumPy's arrays; ``law`` is that of `_by_arrays`."""
     kernel, loops, met = asked.kernel, None, Counter[Any]()
     if isinstance(kernel, Kernel) and not kernel.iterates and loops_of(kernel.request):
-        loops = Loops(kernel.request, kernel.arguments, kernel.dtype)
+        loops = Loops(kernel)
 
     def rolled(part: Rollout) -> list[NDArray[Any]]:
-        found, of_part = _by_arrays(part, law, loops, threads, with_status)
-        met.update(of_part)
-        return found
+        return _by_arrays(part, law, loops, threads, with_status, met)
 
     *found, status = under_policy(np, _checked(asked), rolled) if callable(asked.controls) else rolled(asked)
     q = found[0]
@@ -337,9 +335,10 @@ def _checked(asked: Rollout) -> Rollout:
 
 
 def _by_arrays(
-    asked: Rollout, law: tuple[Any, ...] | None, loops: Loops | None, threads: int | None, with_status: bool
-) -> tuple[list[NDArray[Any]], Counter[Any]]:
-    """Trajectories under given controls, what steps give beside them, and how each was solved; counts of statuses.
+    asked: Rollout, law: tuple[Any, ...] | None, loops: Loops | None, threads: int | None, with_status: bool,
+    met: Counter[Any],
+) -> list[NDArray[Any]]:  # fmt: skip
+    """Trajectories under given controls, what steps give beside them, and how each was solved, which ``met`` counts.
 
     ``law``: gains, nominal states, bounds (2, n) and defects of feedback; ``loops`` are kept closed.
     """
@@ -366,11 +365,16 @@ def _by_arrays(
     beside = [np.empty((steps, *batch, *r.shape), kernel.dtype) for r in kernel.results[n_states:]]
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
-    ill_conditioned = roll(kernel, given, results, batch, steps, threads, (), feedback)
+    closing = None if loops is None else loops.closing(trajectories[0][0], trajectories[1][0], given[loops.dt], steps)
+    ill_conditioned = roll(
+        rolling_kernel(kernel, met), given, results, batch, steps, threads, (), feedback, closing=closing
+    )
+    if loops is not None and closing is not None:
+        ill_conditioned |= loops.opened(closing)
     applied = [] if feedback is None else [arrays[feedback.control]]
     if not kernel.iterates:
-        status, met = step_by_step(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback)
-        return [*trajectories, *beside, *applied, status], met
+        status = step_by_step(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback, met=met)
+        return [*trajectories, *beside, *applied, status]
     status = all_solved(ill_conditioned, with_status or bool(ill_conditioned.any()))
     if len(status):
         status[ill_conditioned] = DynamicsStatus.UNFINISHED
@@ -378,4 +382,5 @@ def _by_arrays(
             status[~np.isfinite(np.einsum("...i->...", trajectory[1:]))] = DynamicsStatus.FAILED
     of = map(is_largest, kernel.results[n_states:])
     beside = [x.max(axis=0, initial=0.0) if largest else x for largest, x in zip(of, beside, strict=True)]
-    return [*trajectories, *beside, *applied, status], Counter(status[status != DynamicsStatus.SOLVED])
+    met.update(status[status != DynamicsStatus.SOLVED])
+    return [*trajectories, *beside, *applied, status]

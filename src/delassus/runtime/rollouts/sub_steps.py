@@ -1,17 +1,20 @@
 """Steps of rollouts that are made again: those that are not solved at once, and those that open loops, of sub-steps.
 
 Constraints of dynamics ask for accelerations: what integration makes of the positions and velocities of loops is left
-to its accuracy. Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they
-hang on, and steps that cannot follow throw loops apart. Of trajectories that start with closed loops, from the first
-step by "rk4" on that opens them, each step is made of two of half of its time, and these of two more, as long as they
-open loops or end with another kinetic energy than the one step in their place. What is left is taken back along
-displacements of least kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``, and so is the velocity along the rows.
+to its accuracy. Of trajectories that start with closed loops, machine code takes errors back after each step, along
+displacements of least kinetic energy, ``δ = M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e``, and the velocity along the rows ("closed_state").
+
+Links of little mass in loops, such as gimbals at the ends of rods, turn much faster than what they hang on, and steps
+that cannot follow throw loops apart. A step by "rk4" that opens loops is made of two of half of its time, and these of
+two more, as long as they open loops or end with another kinetic energy than the one step in their place. Then machine
+code goes on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -22,16 +25,19 @@ from delassus.accuracy.closed_loops import at_configurations
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.rank import DependentRows
 from delassus.accuracy.status import DynamicsStatus, worst
+from delassus.algorithms.dynamics import ITERATIVE
 from delassus.algorithms.loops.independent import row_squares
-from delassus.constraints import Argument, Constraint
+from delassus.constraints import Constraint
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
-from delassus.quantities.request import Request
+from delassus.quantities import find_quantity
+from delassus.quantities.request import Request, request
+from delassus.runtime.any_kernel import kept_by_kernel
 from delassus.runtime.calls import call_of
 from delassus.runtime.compile import compile, compile_at_once
 from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
-from delassus.runtime.rollouts.loop import Feedback
+from delassus.runtime.rollouts.loop import Closing, Feedback
 from delassus.runtime.rollouts.on_device import STATE
 from delassus.spatial.motion import from_entries
 from delassus.spatial.rotations import Array
@@ -52,8 +58,8 @@ GROWTH = 1e-8
 ROUND_OFF = 16.0
 """The least that counts as growth, over the relative round-off."""
 
-CREEPING = 1e-5
-"""Errors of loops that are taken back however small the steps are that made them."""
+CLOSING_BOUND = 1e-3
+"""Relative error of what is taken back: the next step takes back what is left."""
 
 ENERGY = 1e-5
 """Fraction of the kinetic energy by which two steps may differ from one in their place."""
@@ -64,6 +70,9 @@ HALVINGS = 12
 BLOCK = 1024
 """States whose ranks are told together."""
 
+PATIENCE = 8
+"""Steps of dependent rows after which code is compiled that takes these."""
+
 
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 """From arguments of a time step, of some states by their numbers, to the states after it."""
@@ -72,15 +81,16 @@ Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 class Loops:
     """Loops of the robot of a time step, for the trajectories of one rollout."""
 
-    def __init__(self, of: Request, arguments: tuple[Argument, ...], dtype: np.dtype[Any]) -> None:
-        tree, self.constraints = of.tree, loops_of(of)
-        self._tree, self._dt = tree, [a.name for a in arguments].index("dt")
-        self._errors = compile(tree, self.constraints, "constraint_errors")
-        self._over = self._units()
-        round_off = ROUND_OFF * float(np.finfo(dtype).eps)
+    def __init__(self, kernel: Kernel) -> None:
+        of = kernel.request
+        self._tree, self.constraints, self._kernel = of.tree, loops_of(of), kernel
+        self.dt = [a.name for a in kernel.arguments].index("dt")
+        self._errors, self._over = errors_of_loops(kernel)
+        round_off = ROUND_OFF * float(np.finfo(kernel.dtype).eps)
         self._growth, self._energy = max(GROWTH, round_off), max(ENERGY, round_off)
         self._is_resolved = of.options.integrator == "rk4"
-        self._start: Array | None = None
+        self._leaves = not self._is_resolved and any(x is not None for x in of.options.baumgarte)
+        self._kept: NDArray[np.bool_] | None = None
 
     @cached_property
     def _mass_matrix(self) -> Kernel:
@@ -91,39 +101,66 @@ class Loops:
         wanted = ("M", "J", "mobilities")
         return compile_at_once(self._tree, self.constraints, "joint_space_motion", wait=True, outputs=wanted)
 
-    def opened(self, q: Array, v: Array, dt: Array, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Steps (T, k) that open loops, of states (T + 1, k, nq) of trajectories (k); the first call is of all."""
-        gaps, reach = self._measured((q, v), dt)
-        if self._start is None:
-            self._start = gaps[0]
-            self.closed = gaps[0] <= OPEN
-            self.kept = self.closed & (reach[0] - gaps[0] <= CONSISTENT) & self._is_resolved
-        found = ~(reach[1:] <= reach[:-1] + self._growth) | (gaps[1:] > self._start[numbers] + CREEPING)
-        return np.asarray(self.kept[numbers] & found)
+    def closing(self, q: Array, v: Array, dt: Array, steps: int) -> Closing | None:
+        """What closes loops of trajectories from states (*batch, …) on after each of so many steps; None: of none.
+
+        The first call says which: those that start with loops closed, and velocities that keep them closed.
+        Semi-implicit steps with Baumgarte's terms leave loops to these.
+        """
+        if self._kept is None:
+            gaps, reach = self._measured((q, v), dt)
+            self._starts_closed = gaps <= OPEN
+            self._kept = self._starts_closed & (reach - gaps <= CONSISTENT) & (not self._leaves)
+        self.closes = bool(self._kept.any())
+        return self._closing(self._kept, steps) if self.closes else None
+
+    def closing_of(self, numbers: NDArray[np.intp], steps: int) -> Closing:
+        """The same of trajectories (k), from any of their states on."""
+        return self._closing(self._of_numbers(numbers), steps)
+
+    def _of_numbers(self, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Of which trajectories (k) loops are kept closed."""
+        assert self._kept is not None, "asked before the first steps"
+        return np.asarray(self._kept.reshape(-1)[numbers])
+
+    def _closing(self, kept: NDArray[np.bool_], steps: int) -> Closing:
+        dtype, series = self._kernel.dtype, (steps, *kept.shape)
+        kernel, correction = closing_kernel(self._kernel), kept.astype(dtype)
+        return Closing(kernel, correction, np.empty(series, dtype), np.ones(series, dtype))
+
+    def opened(self, closing: Closing) -> NDArray[np.bool_]:
+        """Steps (T, *batch) that have opened loops by more than is to be taken back, or where that is not known."""
+        most = self._growth if self._is_resolved else np.inf
+        ill = closing.kernel.ill_conditioned([closing.rcond], ()) | ~(closing.reach < most)
+        return np.asarray((closing.correction != 0.0) & ill)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
         """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
         gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), np.zeros(()))
-        return np.asarray(self.closed.reshape(q.shape[1:-1]) & ~(gaps <= OPEN))
+        return np.asarray(self._starts_closed & ~(gaps <= OPEN))
 
-    def resolve(self, given: list[Any], found: list[Any], kept: NDArray[np.bool_], solve: Solve) -> None:
-        """Make steps again of sub-steps: ``found`` is what the kernel made of ``given``, and becomes what these make.
+    def resolve(self, given: list[Any], found: list[Any], numbers: NDArray[np.intp], solve: Solve) -> None:
+        """Make steps of trajectories (k) again: ``found`` is what the kernel made of ``given``, and becomes the result.
 
-        ``kept`` says of which states (n,) loops are looked at.
+        By "rk4" they are made of sub-steps. Of trajectories whose loops are kept closed, errors are taken back.
         """
-        at = np.flatnonzero(kept)
-        if len(at):
-            some = [x[at] for x in given]
-            halved = self._halved(some, some[self._dt], [x[at] for x in found], at, solve, 1)
-            for x, new in zip(found, halved, strict=True):
-                x[at] = new
+        at = np.flatnonzero(self._of_numbers(numbers))
+        if not len(at):
+            return
+        some, new = [x[at] for x in given], [x[at] for x in found]
+        if self._is_resolved:
+            new = self._halved(some, some[self.dt], new, at, solve, 1)
+        else:
+            new = self._taken_back(new, some[self.dt])
+        for x, y in zip(found, new, strict=True):
+            x[at] = y
 
     def _halved(
         self, given: list[Any], dt: Array, whole: list[Any], numbers: NDArray[np.intp], solve: Solve, depth: int
     ) -> list[Any]:
         """States after steps in the place of ``whole`` ones, each of two of half of its time, or of more."""
         half = list(given)
-        half[self._dt] = 0.5 * given[self._dt]
+        half[self.dt] = 0.5 * given[self.dt]
         middle = solve(half, numbers)
         end = solve([*middle, *half[STATE:]], numbers)
         bad = self._opens(given, end, dt) | ~self._same_energy(given, whole, end)
@@ -137,15 +174,6 @@ class Loops:
             for x, new in zip(end, some, strict=False):
                 x[at] = new
         return self._taken_back(end, dt)
-
-    def _units(self) -> Array:
-        """What errors of rows are multiplied by (m): of rows along unit vectors 1 over a length, of turns 1."""
-        still = self._tree.neutral()[None]
-        (squares,) = at_configurations(
-            self._tree, self.constraints, still, lambda at: [from_entries(at.ops, row_squares(at))]
-        )
-        sizes = np.sqrt(squares[0, :, 0])
-        return np.asarray(1.0 / np.where(sizes > 0.0, sizes, characteristic_length(self._tree)))
 
     def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
         """Largest errors of loops at states (...), and these with what velocities make of them in a step."""
@@ -179,14 +207,51 @@ class Loops:
         return [q, v]
 
 
-def loops_of(request: Request) -> tuple[Constraint, ...]:
-    """Hard constraints between two frames that stay where they are on their links, and ask for no acceleration."""
-    options = request.options
-    return tuple(
+@kept_by_kernel
+def errors_of_loops(kernel: Kernel) -> tuple[Kernel, Array]:
+    """Errors of loops and their velocities, of any states; what they are multiplied by (m).
+
+    That is 1 over a length of rows along unit vectors, and 1 of turns.
+    """
+    tree, loops = kernel.request.tree, loops_of(kernel.request)
+    still = tree.neutral()[None]
+    (squares,) = at_configurations(tree, loops, still, lambda at: [from_entries(at.ops, row_squares(at))])
+    sizes = np.sqrt(squares[0, :, 0])
+    over = np.asarray(1.0 / np.where(sizes > 0.0, sizes, characteristic_length(tree)))
+    return compile(tree, loops, "constraint_errors"), over
+
+
+def rolling_kernel(kernel: Any, met: Mapping[Any, int]) -> Any:
+    """The kernel of a time step, or that of any rows where many steps of a rollout have met dependent ones."""
+    takes_any = kernel.method in ITERATIVE and kernel.error_dtype
+    return kernel if takes_any or met.get(DynamicsStatus.REDUNDANT, 0) < PATIENCE else of_any_rows(kernel)
+
+
+@kept_by_kernel
+def of_any_rows(kernel: Kernel) -> Kernel:
+    """The time step by `proximal`, which takes dependent rows, wherever they are; what it misses says its error."""
+    asked = replace(kernel.request, method="proximal", is_chosen=False, error_dtype=kernel.dtype.name)
+    return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", for dependent rows", kernel.error_bound, False)
+
+
+@kept_by_kernel
+def closing_kernel(kernel: Kernel) -> Kernel:
+    """The "closed_state" of the loops of a time step, beside what else holds its robot and does not come with calls."""
+    of, soft = kernel.request, kernel.request.options.soft
+    loops = [c.fingerprint for c in loops_of(of)]
+    held = [
         c
-        for c, soft, target in zip(request.constraints, options.soft, options.targets, strict=True)
-        if c.is_loop and not (soft or target or options.active)
-    )
+        for k, c in enumerate(of.constraints)
+        if not soft[k] and (c.fingerprint in loops or not (c.is_loop or [*c.arguments(k)]))
+    ]
+    asked = request(of.tree, [c.as_loop for c in held], find_quantity("closed_state"))
+    return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", to close loops", CLOSING_BOUND, kernel._wait)
+
+
+def loops_of(of: Request) -> tuple[Constraint, ...]:
+    """Hard constraints between two frames that stay where they are on their links, and ask for no acceleration."""
+    each = zip(of.constraints, of.options.soft, of.options.targets, strict=True)
+    return tuple(c for c, soft, target in each if c.is_loop and not (soft or target or of.options.active))
 
 
 def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:
@@ -198,14 +263,16 @@ class StepsAgain:
     """Steps of the trajectories of a rollout that are made again, and those after them.
 
     A step that machine code has not solved, or that opens loops, is made again. From the state after it machine code
-    goes on: by one step, by two, by four and so on, as long as all of these are fine. Arrays here have one axis of all
-    n trajectories, and that of time before it where they have one.
+    goes on: by one step, by two, by four and so on, as long as all of these are fine. Where many have dependent rows
+    it is that of `of_any_rows`. Arrays here have one axis of all n trajectories, and that of time before it where they
+    have one.
     """
 
     def __init__(
         self, kernel: Any, loops: Loops | None, with_status: bool, arrays: list[NDArray[Any]],
-        beside: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_], feedback: Feedback | None,
+        beside: list[NDArray[Any]], ill_conditioned: NDArray[np.bool_], feedback: Feedback | None, *, met: Counter[Any],
     ) -> None:  # fmt: skip
+        """``met`` counts statuses of steps that are made again, in the rollout until now."""
         self._kernel, self._loops, self._with_status, self._feedback = kernel, loops, with_status, feedback
         batch = ill_conditioned.shape[1:]
         self._steps, self._n = len(ill_conditioned), prod(batch)
@@ -216,14 +283,12 @@ class StepsAgain:
         ]
         self._beside = [x.reshape(self._steps, self._n, *x.shape[1 + len(batch) :]) for x in beside]
         (self._dt,) = (x for a, x in zip(kernel.arguments, self._arrays, strict=True) if a.name == "dt")
-        self.met = Counter[Any]()
-        self.status = all_solved(ill_conditioned, with_status)
-        self._known = np.zeros((self._steps, self._n), dtype=bool)  # steps whose status is known
+        self._met, self.status = met, all_solved(ill_conditioned, with_status)
+        self._unknown = np.full((self._steps, self._n), not kernel.request.knows_rank)  # steps that have another status
 
     def run(self, ill_conditioned: NDArray[np.bool_]) -> None:
         """Make all steps, of which machine code has made some that are fine; its other ones are flagged."""
-        (q, v), every = self._arrays[:STATE], np.arange(self._n)
-        bad = ill_conditioned.reshape(self._steps, self._n) | self._opened(q, v, every)
+        bad = ill_conditioned.reshape(self._steps, self._n)
         reached = np.where(bad.any(axis=0), bad.argmax(axis=0), self._steps)  # the state that is known, of each
         pace = np.zeros(self._n, dtype=int)  # steps that machine code makes next
         while (left := reached < self._steps).any():
@@ -234,13 +299,8 @@ class StepsAgain:
                 wanted = np.minimum(pace[at], self._steps - reached[at])
                 reached[at] += fine
                 pace[at] = np.where(fine < wanted, 0, 2 * np.maximum(pace[at], fine))
-        if self._with_status and not self._kernel.request.knows_rank:
+        if self._with_status:
             self._rank()
-
-    def _opened(self, q: Array, v: Array, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
-        if self._loops is None:
-            return np.zeros((len(q) - 1, len(numbers)), dtype=bool)
-        return self._loops.opened(q, v, self._dt[numbers], numbers)
 
     def _given(self, t: NDArray[np.intp], numbers: NDArray[np.intp]) -> list[NDArray[Any]]:
         """Arguments of steps t (..., k) of trajectories (k)."""
@@ -251,7 +311,7 @@ class StepsAgain:
 
     def _on(self, reached: NDArray[np.intp], numbers: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
         """Go on by machine code from states of trajectories (k); how many steps of each are fine (k)."""
-        kernel, feedback = self._kernel, self._feedback
+        kernel, feedback = rolling_kernel(self._kernel, self._met), self._feedback
         t = np.minimum(reached + np.arange(steps)[:, None], self._steps - 1)
         given = self._given(t, numbers)
         states = [np.empty((steps + 1, *x.shape[1:]), x.dtype) for x in given[:STATE]]
@@ -260,8 +320,11 @@ class StepsAgain:
         given[:STATE] = [x[:-1] for x in states]
         found = [*(x[1:] for x in states), *(np.empty((*t.shape, *x.shape[2:]), x.dtype) for x in self._beside)]
         law = None if feedback is None else feedback.at(t, numbers)
-        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law)
-        bad |= self._opened(*states, numbers) | (reached + np.arange(steps)[:, None] >= self._steps)
+        closing = None if self._loops is None or not self._loops.closes else self._loops.closing_of(numbers, steps)
+        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law, closing=closing)
+        if self._loops is not None and closing is not None:
+            bad |= self._loops.opened(closing)
+        bad |= reached + np.arange(steps)[:, None] >= self._steps
         fine = np.where(bad.any(axis=0), bad.argmax(axis=0), steps)
         kept = np.arange(steps)[:, None] < fine
         at = t[kept], np.broadcast_to(numbers, t.shape)[kept]
@@ -269,6 +332,7 @@ class StepsAgain:
             x[at[0] + 1, at[1]] = new[kept]
         for x, new in zip(self._beside, found[STATE:], strict=True):
             x[at] = new[kept]
+        self._unknown[at] = not kernel.request.knows_rank
         if feedback is not None:
             self._arrays[feedback.control][at] = given[feedback.control][kept]
         return fine
@@ -283,7 +347,7 @@ class StepsAgain:
             for x in (q[1:], v[1:], *self._beside):
                 x[first:, k] = np.nan
             self._note(slice(first, None), k, DynamicsStatus.FAILED)
-            self.met[DynamicsStatus.FAILED] += int(self._steps - first)
+            self._met[DynamicsStatus.FAILED] += int(self._steps - first)
         reached[lost] = self._steps
         t, numbers = t[~lost], numbers[~lost]
         if not len(numbers):
@@ -301,7 +365,7 @@ class StepsAgain:
                 results = kernel.empty_results(n)
                 part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
                 solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
-                self.met.update(solved.counts)
+                self._met.update(solved.counts)
                 if self._with_status:
                     how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
                 for x, new in zip(found, results, strict=True):
@@ -310,7 +374,7 @@ class StepsAgain:
 
         found = solve(given, np.arange(len(numbers)), rank_asked=self._with_status)
         if loops is not None:
-            loops.resolve(given, found[:STATE], loops.kept[numbers], lambda *given: solve(*given)[:STATE])
+            loops.resolve(given, found[:STATE], numbers, lambda *given: solve(*given)[:STATE])
         if law is not None:
             law.move(1, *found[:STATE])
         for x, new in zip((q[1:], v[1:], *self._beside), found, strict=True):
@@ -319,14 +383,15 @@ class StepsAgain:
         return reached
 
     def _note(self, t: Any, numbers: Any, how: Any) -> None:
-        self._known[t, numbers] = True
+        self._unknown[t, numbers] = False
         if self._with_status:
             self.status.reshape(self._steps, self._n)[t, numbers] = how
 
     def _rank(self) -> None:
-        """Statuses of steps of machine code, by the rank of rows at each: it takes any, and does not say which."""
+        """Tell statuses of steps that machine code makes of any rows: those of dynamics at the states before them."""
         status, asked = self.status.reshape(self._steps, self._n), self._kernel.request
-        t, numbers = np.nonzero(~self._known)
+        asked = replace(asked, quantity=find_quantity("dynamics"), method="proximal")
+        t, numbers = np.nonzero(self._unknown)
         for first in range(0, len(t), BLOCK):
             at = t[first : first + BLOCK], numbers[first : first + BLOCK]
             values = dict(zip((a.name for a in self._kernel.arguments), self._given(*at), strict=True))
@@ -346,8 +411,10 @@ def step_by_step(
     beside: list[NDArray[Any]],
     ill_conditioned: NDArray[np.bool_],
     feedback: Feedback | None,
-) -> tuple[NDArray[np.object_], Counter[Any]]:
-    """Make steps again that are ill-conditioned or open loops, and those after them; statuses, and counts of these."""
-    again = StepsAgain(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback)
+    *,
+    met: Counter[Any],
+) -> NDArray[np.object_]:
+    """Make steps again that are ill-conditioned or open loops, and those after them; statuses, which ``met`` counts."""
+    again = StepsAgain(kernel, loops, with_status, arrays, beside, ill_conditioned, feedback, met=met)
     again.run(ill_conditioned)
-    return again.status, again.met
+    return again.status

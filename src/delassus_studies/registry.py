@@ -161,8 +161,9 @@ TOPICS = {
     "osim": ("osim",),
     "dynamics": ("dynamics_times", "dynamics"),
     "contact": ("contact", "contact_simulations"),
+    "mechanisms": ("iftomm",),
 }
-"""Claims about the Delassus algorithms, about constrained dynamics and about contact: modules in `claims`."""
+"""Claims about the Delassus algorithms, constrained dynamics, contact and simulated mechanisms: modules in `claims`."""
 
 
 @app.command()
@@ -179,7 +180,8 @@ def reproduce(
     claim: Annotated[
         str,
         typer.Argument(
-            help="all; osim, dynamics or contact; a paper, such as LQR; or one claim by its source: 'LQR Fig. 4a'."
+            help="all; osim, dynamics, contact or mechanisms; a paper, such as LQR or IFToMM; or one claim by its "
+            "source: 'LQR Fig. 4a'."
         ),
     ] = "all",
     *,

@@ -162,8 +162,9 @@ TOPICS = {
     "dynamics": ("dynamics_times", "dynamics"),
     "loops": ("loops",),
     "contact": ("contact", "contact_simulations"),
+    "mechanisms": ("iftomm",),
 }
-"""Claims about the Delassus algorithms, about constrained dynamics, loops and contact: modules in `claims`."""
+"""Claims on Delassus algorithms, constrained dynamics, loops, contact, simulated mechanisms: modules in `claims`."""
 
 
 @app.command()
@@ -180,7 +181,8 @@ def reproduce(
     claim: Annotated[
         str,
         typer.Argument(
-            help="all; osim, dynamics, loops or contact; a paper, such as LQR; or one claim, such as 'LQR Fig. 4a'."
+            help="all; osim, dynamics, loops, contact or mechanisms; a paper, such as LQR or IFToMM; or one claim by its "
+            "source: 'LQR Fig. 4a'."
         ),
     ] = "all",
     *,

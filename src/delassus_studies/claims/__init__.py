@@ -18,7 +18,7 @@ from rich.text import Text
 from delassus.cli.tables import Console, environment, show, table, write_csv, write_json
 from delassus.errors import MissingDependencyError, unknown_name
 from delassus_studies.cases import Unavailable
-from delassus_studies.claims.principles import draw_principle
+from delassus_studies.claims.principles import PICTURES, draw_principle
 from delassus_studies.figures import Panels, paired_figure, stamp
 
 HOLDS, IN_PART, NO, NOT_MEASURED, POINT = "holds", "in part", "no", "not measured", "a point"
@@ -39,6 +39,8 @@ PAPERS = {
     "[LCABA]": "Sathya, Carpentier, Constrained articulated body algorithms for closed-loop mechanisms, IEEE ICRA 2026",
     "[clusters]": "Chignoli, Adrian, Kim, Wensing, A propagation perspective on recursive forward dynamics for systems "
     "with kinematic loops, arXiv 2311.13732, 2023",
+    "[IFToMM]": "González, Dopico, Lugrís, Cuadrado, A benchmarking system for MBS simulation software: problem "
+    "standardization and performance measurement, Multibody System Dynamics 2006, and the library that came of it",
 }
 """What sources of claims begin with: the papers."""
 
@@ -152,7 +154,7 @@ def reproduce(
     for name, paper in PAPERS.items():
         if any(each.source.startswith(name) for each in claims):
             console.print(Text(f"{name} {paper}", "dim"), width=min(console.width, WIDTH))
-            if plot:
+            if plot and name in PICTURES:
                 drawn(draw_principle(name, plot), draw_principle, name)
     measured: list[tuple[Claim, str, Finding]] = []
     narrow = min(console.width, WIDTH)
@@ -181,7 +183,12 @@ def reproduce(
     verdicts = Counter(finding.verdict for finding in findings)
     console.print()
     console.print(f"{', '.join(f'{verdict}: {number}' for verdict, number in verdicts.items())}")
-    listings = [listing for finding in findings for listing in finding.listings]
+    listings = list[Table]()
+    for listing in (each for finding in findings for each in finding.listings):
+        if listings and listing.title and listing.title == listings[-1].title:
+            listings[-1].add_row(*(cell for column in listing.columns for cell in column.cells))
+        else:
+            listings.append(listing)
     for listing in listings:
         show(console, listing)
     if file is not None:

@@ -157,7 +157,7 @@ def test_joint_kinds(kind):
     joints = [
         RawJoint(
             f"j{k}", one, f"l{p}", f"l{k}", position=rng.normal(size=3) * 0.3, rotation=random_rotation(rng),
-            axis=rng.normal(size=3),
+            axis=rng.normal(size=3), pitch=0.6 * (one is joint_kinds.SCREW),
         )
         for k, (one, p) in enumerate(zip(kinds, parents, strict=True), start=1)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from delassus.algorithms.articulated import spread
 from delassus.algorithms.crba import mass_matrix_blocks
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
@@ -117,7 +118,7 @@ class SparseFactor:
 
     def joint_inverse_inertia(self, i: int) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6) of articulated inertias: ``D_i`` is ``Lᵀ L`` of the joint's own rows."""
-        ops, at, axes = self._ops, self._tree.v_slices[i], self._tree.joints[i].motion_axes
+        ops, at = self._ops, self._tree.v_slices[i]
         own, x = ops.eye(at.stop - at.start), list[Matrix]()
         for a, k in enumerate(range(at.start, at.stop)):
             left = ops.take(own, (a,), None)
@@ -126,7 +127,7 @@ class SparseFactor:
                 left = left - ops.take(self.rows[k], None, range(above - a, above)) @ ops.vstack(x)
             x.append(self.reciprocal[k] @ left)
         over = ops.vstack(x)
-        return ops.put(ops.sym_product(over, ops.transpose(over)), (6, 6), axes, axes)
+        return spread(ops, self._tree.joints[i], ops.sym_product(over, ops.transpose(over)))
 
     def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.

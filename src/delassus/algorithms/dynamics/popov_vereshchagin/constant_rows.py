@@ -41,7 +41,7 @@ def of_held_link(ops: Ops, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | 
 def on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | None:
     """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
     tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
-    if p == WORLD or joint.nv > 1 or motion.ops.shape(R)[0] != 5:
+    if p == WORLD or joint.nv > 1 or joint.pitch or motion.ops.shape(R)[0] != 5:
         return None
     (s,) = joint.motion_axes
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)
@@ -57,7 +57,9 @@ def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[L
     """
     joint, p = motion.tree.joints[i], motion.tree.parents[i]
     numbers, s = motion.ops.known(motion.ops.take(R, None, range(6))), joint.motion_axes[0]
-    if p == WORLD or joint.nv > 1 or s not in ANGULAR or numbers is None or len(numbers) != 5 or numbers[:, s].any():
+    if p == WORLD or joint.nv > 1 or joint.pitch or s not in ANGULAR:
+        return None
+    if numbers is None or len(numbers) != 5 or numbers[:, s].any():
         return None
     turn = motion_transform(rotation_about(np.eye(3)[s - 3], 1.0), np.zeros(3))
     T = numbers @ turn @ np.linalg.pinv(numbers)

@@ -129,6 +129,7 @@ def with_rotors(tree, rng, which=slice(None), straight=None):
 INNER = {
     joint_kinds.FREE: (joint_kinds.BALL, joint_kinds.PRISMATIC),
     joint_kinds.PLANAR: (joint_kinds.FREE, joint_kinds.REVOLUTE),
+    joint_kinds.SCREW: (joint_kinds.SCREW, joint_kinds.PRISMATIC),
 }
 
 
@@ -136,7 +137,7 @@ def some_rotors(rng, root, straight):
     """A root of this kind with two `INNER` joints on it, all with armature."""
     links = [RawLink("world"), *(some_link(rng, name) for name in "abc")]
     joints = [
-        RawJoint(f"to_{b}", kind, a, b, rng.normal(size=3), random_rotation(rng), rng.normal(size=3))
+        with_pitch(RawJoint(f"to_{b}", kind, a, b, rng.normal(size=3), random_rotation(rng), rng.normal(size=3)), rng)
         for kind, a, b in zip((root, *INNER[root]), ("world", "a", "a"), "abc", strict=True)
     ]
     return with_rotors(build_tree("rotors", links, joints), rng, straight=straight)

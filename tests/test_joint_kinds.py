@@ -227,6 +227,7 @@ def test_screws_are_slides_that_hinges_drive(root, armature):
         [ds.Point(random_frame(rng, "l6"), "l3")],
         [ds.Rows(random_frame(rng, "l6"), rng.normal(size=(3, 6))), ds.JointRows({"j5": 1.0, "j3": -2.0})],
         [ds.JointRows({"j1": 1.0}), ds.Point(random_frame(rng, "l6"), axes="world")],
+        *([[ds.Weld(random_frame(rng, "l3"))]] if root == "floating" else []),
     )
     for constraints in sets:
         J = ds.jacobian(tree, constraints, q)
@@ -243,6 +244,40 @@ def test_screws_are_slides_that_hinges_drive(root, armature):
             if constraints:
                 own, theirs = (np.concatenate(f) for f in (found.forces, expected.forces[: len(constraints)]))
                 assert error(own, theirs) < 1e-8, method
+
+
+@pytest.mark.parametrize("compliance", [None, 1e-3])
+def test_rows_that_leave_a_screw_alone_free(compliance):
+    """Five rows on a link that a screw carries are no constants on its parent, whether hard or soft."""
+    tree, _, _, _, rng = with_screws("floating", 10)
+    link = tree.placement("l3").link
+    axis = tree.joints[link].axis
+    across = np.delete(np.eye(6), 3 + axis, axis=0)
+    for K in (across, across - tree.joints[link].pitch * np.outer(across[:, axis], np.eye(6)[3 + axis])):
+        frame = ds.Frame(tree.link_names[link])
+        q, v, tau = tree.random(rng), *rng.normal(size=(2, tree.nv))
+        soft = {} if compliance is None else {"compliance": compliance}
+        rows = ds.Rows(frame, K)
+        expected = ds.forward_dynamics(tree, q, v, tau, rows, method="kkt", **soft)
+        found = ds.forward_dynamics(tree, q, v, tau, rows, method="pv-early", **soft)
+        assert error(found.qdd, expected.qdd) < 1e-9
+        assert error(found.forces[0], expected.forces[0]) < 1e-9
+
+
+def test_pitches():
+    """They are part of what a robot is, of screws alone, and finite; formats that have none refuse screws by name."""
+    tree, *_ = with_screws("fixed", 11)
+    other = replace(tree.joints[0], pitch=2.0 * tree.joints[0].pitch)
+    assert replace(tree, joints=(other, *tree.joints[1:])).fingerprint != tree.fingerprint
+    assert pickle.loads(pickle.dumps(tree)) == tree
+    with pytest.raises(ModelError, match=r"joint 'j2': expected a pitch of a screw, or none of a ball joint, got 0\.3"):
+        replace(tree.joints[1], pitch=0.3)
+    links = [RawLink("a"), RawLink("b", 1.0, np.zeros(3), np.eye(3))]
+    with pytest.raises(ModelError, match="pitch of joint 'j'"):
+        build_tree("one", links, [RawJoint("j", SCREW, "a", "b", pitch=np.nan)])
+    for write in (tree.to_urdf, tree.to_mjcf):
+        with pytest.raises(ModelError, match=r"joint 'j1'.*screw"):
+            write()
 
 
 @both_roots

@@ -16,8 +16,7 @@ import numpy as np
 
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
-from delassus.spatial.joints import Joint
-from delassus.spatial.ops import Factor, Matrix, Ops
+from delassus.spatial.ops import Factor, Matrix
 
 
 class Articulated:
@@ -140,7 +139,7 @@ class Articulated:
 
     def joint_inverse_inertia(self, i: int) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6)."""
-        return spread(self._ops, self._joints[i], self.D[i].inverse())
+        return self._joints[i].spread(self._ops, self.D[i].inverse())
 
     def joint_quadratic(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
         """``K S_i D_i⁻¹ S_iᵀ Kᵀ``."""
@@ -154,11 +153,3 @@ class Articulated:
     def joint_diagonal(self, i: int) -> Matrix:
         """``Δ`` (n_i × n_i), diagonal; see `joint_half`."""
         return self.D[i].scale(self._ops.eye(self._joints[i].nv))
-
-
-def spread(ops: Ops, joint: Joint, W: Matrix) -> Matrix:
-    """``S W Sᵀ`` (6 × 6)."""
-    if joint.subspace_is_axes:
-        return ops.put(W, (6, 6), joint.motion_axes, joint.motion_axes)
-    S = ops.constant(joint.subspace)
-    return ops.sym_product(S @ W, ops.transpose(S))

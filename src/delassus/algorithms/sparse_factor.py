@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from delassus.algorithms.articulated import spread
 from delassus.algorithms.crba import mass_matrix_blocks
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import Tree
@@ -127,7 +126,7 @@ class SparseFactor:
                 left = left - ops.take(self.rows[k], None, range(above - a, above)) @ ops.vstack(x)
             x.append(self.reciprocal[k] @ left)
         over = ops.vstack(x)
-        return spread(ops, self._tree.joints[i], ops.sym_product(over, ops.transpose(over)))
+        return self._tree.joints[i].spread(ops, ops.sym_product(over, ops.transpose(over)))
 
     def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.

@@ -147,6 +147,13 @@ class Joint(ByContent):
         """``Sᵀ H S`` (nv × nv) of a symmetric matrix."""
         return self.across(ops, self.columns(ops, H)) if self.pitch else ops.take(H, self.motion_axes, self.motion_axes)
 
+    def spread(self, ops: Ops, W: Matrix) -> Matrix:
+        """``S W Sᵀ`` (6 × 6) of a symmetric matrix."""
+        if not self.pitch:
+            return ops.put(W, (6, 6), self.motion_axes, self.motion_axes)
+        S = ops.constant(self.subspace)
+        return ops.sym_product(S @ W, ops.transpose(S))
+
     @property
     def nq(self) -> int:
         """Number of configuration coordinates."""

@@ -40,8 +40,8 @@ class Joint(ByContent):
     armature : (nv,) array
         Rotor inertia ``a`` felt at each degree of freedom (kg·m² or kg): rotors take the force ``a q̈``.
     lower, upper : (nv,) array
-        Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none. They act
-        in `Simulator`.
+        Limits of the coordinates of joints that have one a degree of freedom (rad or m); infinite where there are none.
+        They act in `Simulator`.
     damping : (nv,) array
         Viscous damping coefficient of each degree of freedom (N·m·s/rad or N·s/m).
     friction : (nv,) array

@@ -57,9 +57,7 @@ def turned_on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[L
     """
     joint, p = motion.tree.joints[i], motion.tree.parents[i]
     numbers, s = motion.ops.known(motion.ops.take(R, None, range(6))), joint.motion_axes[0]
-    if p == WORLD or joint.nv > 1 or joint.pitch or s not in ANGULAR:
-        return None
-    if numbers is None or len(numbers) != 5 or numbers[:, s].any():
+    if p == WORLD or joint.nv > 1 or s not in ANGULAR or numbers is None or len(numbers) != 5 or numbers[:, s].any():
         return None
     turn = motion_transform(rotation_about(np.eye(3)[s - 3], 1.0), np.zeros(3))
     T = numbers @ turn @ np.linalg.pinv(numbers)

@@ -78,6 +78,10 @@ SIMPLE = {
     "Spherical": lambda rng: pin.JointModelSpherical(),
     "Planar": lambda rng: pin.JointModelPlanar(),
     "Translation": lambda rng: pin.JointModelTranslation(),
+    "HX": lambda rng: pin.JointModelHX(0.3),
+    "HY": lambda rng: pin.JointModelHY(-0.2),
+    "HZ": lambda rng: pin.JointModelHZ(0.1),
+    "HelicalUnaligned": lambda rng: pin.JointModelHelicalUnaligned(unit(rng), rng.normal()),
 }
 
 HINGED = {

@@ -17,6 +17,7 @@ SINGLE = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)  # of one degree of freed
 STRAIGHT = (joint_kinds.PRISMATIC,)  # Jacobians are constant
 REVERSIBLE = (
     joint_kinds.REVOLUTE,
+    joint_kinds.SCREW,
     joint_kinds.COS_SIN,
     joint_kinds.PRISMATIC,
     joint_kinds.BALL,
@@ -26,7 +27,7 @@ REVERSIBLE = (
 ARM = (*[joint_kinds.REVOLUTE] * 3, joint_kinds.PRISMATIC)
 MIXED = (*ARM, *joint_kinds.KINDS)
 ROOTS = ("fixed", "fixed", "several", "planar", "floating")
-TURNS_OR_SLIDES = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC)
+TURNS_OR_SLIDES = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW)
 
 WELL_CONDITIONED = 1e8
 """Condition of rows up to which `independent_constraints` are drawn."""
@@ -89,7 +90,13 @@ def some_mechanism(seed, n_links, root, kinds=KINDS):
                 armature=float(rng.uniform(0.01, 0.3)) if rng.random() < 0.2 else 0.0,
             )
         )
+        joints[-1] = with_pitch(joints[-1], rng)
     return Mechanism(links, joints, some_tree(links, joints, root, rng), rng, root == "floating")
+
+
+def with_pitch(joint, rng):
+    """The joint, with a pitch of either sign (m/rad) if it is a screw."""
+    return replace(joint, pitch=float(rng.normal())) if joint.kind is joint_kinds.SCREW else joint
 
 
 def some_tree(links, joints, root, rng):
@@ -122,6 +129,7 @@ def with_rotors(tree, rng, which=slice(None), straight=None):
 INNER = {
     joint_kinds.FREE: (joint_kinds.BALL, joint_kinds.PRISMATIC),
     joint_kinds.PLANAR: (joint_kinds.FREE, joint_kinds.REVOLUTE),
+    joint_kinds.SCREW: (joint_kinds.SCREW, joint_kinds.PRISMATIC),
 }
 
 
@@ -129,7 +137,7 @@ def some_rotors(rng, root, straight):
     """A root of this kind with two `INNER` joints on it, all with armature."""
     links = [RawLink("world"), *(some_link(rng, name) for name in "abc")]
     joints = [
-        RawJoint(f"to_{b}", kind, a, b, rng.normal(size=3), random_rotation(rng), rng.normal(size=3))
+        with_pitch(RawJoint(f"to_{b}", kind, a, b, rng.normal(size=3), random_rotation(rng), rng.normal(size=3)), rng)
         for kind, a, b in zip((root, *INNER[root]), ("world", "a", "a"), "abc", strict=True)
     ]
     return with_rotors(build_tree("rotors", links, joints), rng, straight=straight)
@@ -235,7 +243,7 @@ def some_robot(rng, most, kinds=None):
         parent = k - 1 if rng.random() < 0.6 else int(rng.integers(k))
         parent = 0 if root == "several" and rng.random() < 0.5 else parent
         links.append(some_link(rng, f"l{k}"))
-        joint = some_joint(rng, f"j{k}", kind, f"l{parent}", f"l{k}")
+        joint = with_pitch(some_joint(rng, f"j{k}", kind, f"l{parent}", f"l{k}"), rng)
         joints.append(aligned(joint, rng) if is_aligned else joint)
     if all(joint.kind is None for joint in joints) and root != "floating":
         joints[0] = replace(joints[0], kind=joint_kinds.REVOLUTE)

@@ -37,6 +37,9 @@ algorithms/clusters/transmission.py
 algorithms/contact/problem.py
   test_contact_step.py::test_residuals_and_impulses_solve_the_cone_problem[nsgs]
     return ops.maximum(x, -x) → return x
+algorithms/dynamics/popov_vereshchagin/constant_rows.py
+  test_joint_kinds.py::test_screws_are_slides_that_hinges_drive
+    ·or joint.pitch →
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
@@ -195,6 +198,9 @@ constraints/shapes/convex_patch.py
 constraints/shapes/lowest_points.py
   test_shape_pairs.py::test_vertices_of_hulls_are_one_contact_each
     twice * size if k else None → None
+contact/changes/contacts.py
+  test_scene_derivatives.py::test_derivatives_of_what_turns
+    ·+ pitches[dofs][..., None] * e →
 contact/collision/convex.py
   test_collision.py::test_contacts_turn_with_the_world
     if is_curved(a) or is_curved(b) or not np.isrealobj(gap): → if is_curved(a) or not np.isrealobj(gap):
@@ -356,6 +362,10 @@ contact/filters.py
     name != "world" for name in names → True for name in names
   test_collision.py::test_what_is_free_meets_what_its_own_file_fixes_to_the_world
     elif scene.tree.joints[root].kind is not FREE: → elif True:
+contact/formulations/bodies.py
+  test_joint_kinds.py::test_screws_in_scenes
+    own[at] -= → own[at] -= 0 *
+    on_parents[at] += → on_parents[at] += 0 *
 contact/formulations/elimination.py
   test_formulations.py::test_contacts_at_what_loops_hold_have_no_mobility
     if f.mobility is None else → if True else
@@ -371,6 +381,9 @@ solvers/islands/newton.py
     if rows.b[i] >= 0:↵            j, k = graph.local[rows.a[i]]
       → if rows.b[i] > 0:↵            j, k = graph.local[rows.a[i]]
     if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0: → if D[i, 0] == 0.0 and D[i, 4] == 0.0:
+contact/sparse/rows.py
+  test_joint_kinds.py::test_screws_in_scenes
+    if pitch != 0.0: → if False:
 contact/sparse/sleep.py
   test_piles.py::test_islands_at_rest_sleep_until_something_touches_them
     ············if may_close(model, data, options, margin, e):↵                wake
@@ -383,12 +396,21 @@ contact/sparse/sleep.py
     slow = linear < still * still and size * size * angular < still * still → slow = linear < still * still
     done[b] = sleep.time[b] + options.dt if slow else 0.0 → done[b] = sleep.time[b] + options.dt
     least = min(least, done[b]) → least = done[b]
+contact/sparse/step.py
+  test_scene_derivatives.py::test_derivatives_of_what_turns
+    if links.pitches[k] != 0.0: → if False:
 contact/sparse/stepper.py
   test_piles.py::test_islands_at_rest_sleep_until_something_touches_them
     ············touched[: len(b.mass)] |= (s.q != q[b.coordinates])[: 7 * len(b.mass)].reshape(-1, 7).any(axis=1)↵ →
   test_piles.py::test_who_sleeps_and_who_wakes_whom
     ·& (self._sleep.island > 0) →
     ········self._sleep.island[len(blocks.mass) :] = 0  # free bodies alone sleep↵ →
+contact/sparse/turning.py
+  test_scene_derivatives.py::test_derivatives_of_what_turns
+    links.pitches[d] * way → 0.0 * way
+model/edit/gimbals.py
+  test_gimbals.py::test_screws_are_no_hinges
+    ·and joint.subspace_is_axes →
 quantities/planner/elimination.py
   test_singular_loops.py::test_factors_are_taken_where_they_take_less_time
     return TIME_BY_FACTORS * by_factors < least → return TIME_BY_FACTORS * by_factors >= least
@@ -418,6 +440,8 @@ quantities/planner/plan.py
     ·and all(c.is_internal(tree) for c in constraints) →
     tree.parents.count(WORLD) == 1 and· →
 quantities/planner/regrouped_inertias.py
+  test_plan.py::test_placed_frames_and_regrouped_inertias_are_the_same_robot
+    if joint.pitch: → if False:
   test_plan.py::test_links_that_are_light_about_their_joints_get_little
     if np.any(more > MOST_CANCELLED * felt[parent]): → if False:
     ············got[parent] = more↵ →

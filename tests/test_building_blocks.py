@@ -249,7 +249,8 @@ def test_staged_transforms_equal_composite_ones(kind, axis):
     for k, R in enumerate(ROTATIONS.values()):
         position = rng.normal(size=3) * (rng.random(3) < 0.6) if k else np.zeros(3)
         position = 0.3 * R[:, axis] if k % 3 == 1 else position  # sparser in the child
-        joint = Joint("j", kind, axis, R, position, none, -free, free, none, none, none, none, free, free)
+        joint = Joint("j", kind, axis, R, position, none, -free, free, none, none, none, none, free, free,
+                      pitch=0.7 * (kind is joint_kinds.SCREW))  # fmt: skip
         q = kind.random(rng, (4,), joint.lower, joint.upper)
         d = displacement(ops, joint, lambda k, q=q: q[..., k], 0)
         staged, (turn, shift) = StagedTransform(ops, d), joint_displacement(joint, q)
@@ -276,7 +277,8 @@ def test_rigid_inertias_are_ten_numbers_of_the_matrix(kind):
     for seed, R in enumerate(itertools.islice(ROTATIONS.values(), 40)):
         tree = some_mechanism(seed, 3, "floating").tree
         H, other = tree.inertias[0], tree.inertias[-1]
-        joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, *[none] * 4, free, free)
+        joint = Joint("j", kind, seed % 3, R, rng.normal(size=3), none, -free, free, *[none] * 4, free, free,
+                      pitch=0.7 * (kind is joint_kinds.SCREW))  # fmt: skip
         d = displacement(ops, joint, kind.random(rng, (), joint.lower, joint.upper).__getitem__, 0)
         C = H[3:, 3:].tolist()
         ten = RigidInertia(ops, H[0, 0], [H[1, 5], H[2, 3], H[0, 4]], C)

@@ -170,7 +170,7 @@ def kinds_in_turn(kind):
     joints = [
         RawJoint(
             f"j{k}", one, f"l{p}", f"l{k}", position=rng.normal(size=3) * 0.3, rotation=random_rotation(rng),
-            axis=rng.normal(size=3),
+            axis=rng.normal(size=3), pitch=0.6 * (one is joint_kinds.SCREW),
         )
         for k, (one, p) in enumerate(zip(kinds, parents, strict=True), start=1)
     ]  # fmt: skip

@@ -274,7 +274,10 @@ def test_joints_of_several_degrees_of_freedom(kind, armature):
                 assert_same(motion, "pv-early")
 
 
-KINDS = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.COS_SIN, joint_kinds.BALL, joint_kinds.PLANAR)
+KINDS = (
+    *(joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.COS_SIN, joint_kinds.BALL, joint_kinds.PLANAR),
+    joint_kinds.SCREW,
+)
 
 
 @pytest.mark.turns(2)
@@ -296,6 +299,7 @@ def test_rows_that_hold_a_link(kind, turned):
             rotation=turns[k],
             axis=np.eye(3)[k % 3] if k % 2 else rng.normal(size=3),
             armature=0.1 * (k % 2),
+            pitch=0.3 * (some_kind is joint_kinds.SCREW),
         )
         for k, some_kind in enumerate(kinds, 1)
     ]

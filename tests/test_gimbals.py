@@ -197,6 +197,15 @@ def test_gimbals_that_stay(given, reason):
         assert np.array_equal(ball.effort_limit, [2.0, 2.0, 2.0]) and np.isinf(ball.upper).all()
 
 
+def test_screws_are_no_hinges():
+    links, joints, _ = meeting(np.random.default_rng(3), "g", "base", "rod", (0.1, 0, 0), np.eye(3))
+    rod = RawLink("rod", 1.0, np.array([0.0, 0.0, 0.5]), np.diag([0.1, 0.1, 0.1]))
+    for pitch, n in ((0.1, 3), (0.0, 1)):
+        screw = replace(joints[1], kind=joint_kinds.SCREW, pitch=pitch)
+        tree = build_tree("r", [RawLink("base"), *links, rod], [joints[0], screw, joints[2]])
+        assert len(with_ball_joints(tree).joints) == n
+
+
 def test_what_refers_to_a_gimbal():
     tree, _ = with_gimbals(5, "fixed")
     before = "g1_0, g1_1, g1_2"

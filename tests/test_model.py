@@ -546,7 +546,13 @@ def tree_of(kind, axis=Z):
     body = np.diag([0.02, 0.03, 0.04])
     links = [RawLink("a", 1.0, NOWHERE, body), RawLink("b", 1.0, np.array([0.1, 0.2, 0.3]), body)]
     R = rotation_from_rpy(np.array([0.3, 0.2, 0.1]))
-    return build_tree("one", links, [RawJoint("j", kind, "a", "b", np.array([1.0, 2, 3]), R, axis)])
+    return build_tree(
+        "one", links, [RawJoint("j", kind, "a", "b", np.array([1.0, 2, 3]), R, axis, pitch=pitch_of(kind))]
+    )
+
+
+def pitch_of(kind):
+    return 0.4 if kind is joint_kinds.SCREW else 0.0
 
 
 @pytest.fixture(scope="module")
@@ -559,7 +565,7 @@ def every_joint():
     for k, kind in enumerate(joint_kinds.KINDS):
         links.append(RawLink(f"l{k}", 1.0 + k, rng.normal(size=3) * 0.1, body))
         at, R, axis = rng.normal(size=3), random_rotation(rng), rng.normal(size=3)
-        joints.append(RawJoint(f"j{k}", kind, links[-2].name, f"l{k}", at, R, axis))
+        joints.append(RawJoint(f"j{k}", kind, links[-2].name, f"l{k}", at, R, axis, pitch=pitch_of(kind)))
     return build_tree("every", links, joints, root="floating")
 
 
@@ -582,7 +588,7 @@ class TestConfigurations:
         assert np.max(np.abs(back - v)) < MANIFOLD
         if size == 1e-200 and angular:  # tiny rotations keep their direction
             from_neutral = tree.difference(tree.neutral(), tree.integrate(tree.neutral(), v))
-            if kind is not joint_kinds.REVOLUTE:
+            if kind not in (joint_kinds.REVOLUTE, joint_kinds.SCREW):
                 assert np.allclose(from_neutral[:, angular], v[:, angular], rtol=1e-12, atol=0)
 
     def test_integrate_undoes_difference(self, kind):
@@ -596,7 +602,7 @@ class TestConfigurations:
 
     def test_the_short_way_round(self, kind):
         tree = tree_of(kind)
-        if kind in (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.TRANSLATION):
+        if kind in (joint_kinds.REVOLUTE, joint_kinds.SCREW, joint_kinds.PRISMATIC, joint_kinds.TRANSLATION):
             return
         angular = [k for k, axis in enumerate(tree.joints[0].motion_axes) if axis >= 3]
         v = tree.difference(tree.random(1, batch=500), tree.random(2, batch=500))
@@ -641,7 +647,7 @@ def test_configurations_of_a_whole_tree(every_joint):
     assert tree.nq == 7 + sum(kind.nq for kind in joint_kinds.KINDS)
     assert tree.nv == 6 + sum(kind.nv for kind in joint_kinds.KINDS)
     rng = np.random.default_rng(0)
-    q, v = tree.random(rng, batch=(3, 1)), rng.normal(size=(4, tree.nv))
+    q, v = tree.random(rng, batch=(3, 1)), rng.uniform(-1.0, 1.0, (4, tree.nv))
     moved = tree.integrate(q, v)
     assert moved.shape == (3, 4, tree.nq)
     assert np.max(np.abs(tree.difference(q, moved) - v)) < MANIFOLD
@@ -1142,7 +1148,11 @@ def changes_of(tree):
 def test_robots_that_differ_in_any_field_are_not_equal():
     """Fields are those of the classes: one that is new has to be here, or numbers are added to it."""
     revolute = ds.mechanisms.chain(3)
-    tree = dataclasses.replace(revolute, frames={f"l{k}": x for k, x in enumerate(revolute.frames.values())})
+    screw = dataclasses.replace(revolute.joints[0], kind=joint_kinds.SCREW)
+    tree = dataclasses.replace(
+        revolute, frames={f"l{k}": x for k, x in enumerate(revolute.frames.values())},
+        joints=(screw, *revolute.joints[1:]),
+    )  # fmt: skip
     for name, change in changes_of(tree):
         other = dataclasses.replace(tree, **change)
         assert other != tree and hash(other) != hash(tree) and pickle.dumps(other) != pickle.dumps(tree), name
@@ -1300,7 +1310,8 @@ def test_transforms_of_the_model_are_those_of_the_algorithms(every_joint):
                 if axis < 3:
                     expected = np.concatenate([Ri[:, axis], NOWHERE])
                 else:
-                    expected = np.concatenate([np.cross(Ri[:, axis - 3], p - pi), Ri[:, axis - 3]])
+                    e = Ri[:, axis - 3]
+                    expected = np.concatenate([np.cross(e, p - pi) + every_joint.joints[i].pitch * e, e])
                 assert np.allclose(column, expected, atol=10 * POSE)
         assert R.shape == (3, 3)
 

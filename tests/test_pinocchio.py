@@ -497,18 +497,14 @@ def test_kinds():
     tree = tree_from_pinocchio(random_model(rng, list(ALL)))
     expected = [joint_kinds.REVOLUTE] * 3 + [joint_kinds.COS_SIN] * 3 + [joint_kinds.PRISMATIC] * 3
     expected += [joint_kinds.REVOLUTE, joint_kinds.COS_SIN, joint_kinds.PRISMATIC, joint_kinds.FREE, joint_kinds.BALL]
-    expected += [joint_kinds.PLANAR, joint_kinds.TRANSLATION]
+    expected += [joint_kinds.PLANAR, joint_kinds.TRANSLATION] + [joint_kinds.SCREW] * 4
     assert [j.kind for j in tree.joints] == expected + [joint_kinds.REVOLUTE] * 5  # Euler angles and a universal joint
-    assert tree.joint_names[-5:] == ("joint17:1", "joint17:2", "joint17:3", "joint18:1", "joint18:2")
+    assert tree.joint_names[-5:] == ("joint21:1", "joint21:2", "joint21:3", "joint22:1", "joint22:2")
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 OTHERS = {
-    "HX": lambda: pin.JointModelHX(0.1),
-    "HY": lambda: pin.JointModelHY(0.1),
-    "HZ": lambda: pin.JointModelHZ(0.1),
-    "HelicalUnaligned": lambda: pin.JointModelHelicalUnaligned(np.array([0, 0.6, 0.8]), 0.1),
     "Ellipsoid": lambda: pin.JointModelEllipsoid(1.0, 2.0, 3.0),
 }
 

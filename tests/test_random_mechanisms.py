@@ -69,15 +69,17 @@ def smallest_turn_from_z(axis):
     return turn_about(np.array([-axis[1], axis[0], 0]) / sine, cosine, sine)
 
 
-def joint_motion(kind, axis, q):
+def joint_motion(joint, q):
     """Turn and translation of the child frame in the joint frame; linear and angular velocity directions (3 × nv)."""
-    axis = axis / np.linalg.norm(axis)
+    kind, axis = joint.kind, np.asarray(joint.axis) / np.linalg.norm(joint.axis)
     eye, zero, none = np.eye(3), np.zeros(3), np.zeros((3, 1))
     column = axis[:, None]
     if kind is None:
         return eye, zero, np.zeros((3, 0)), np.zeros((3, 0))
     if kind is joint_kinds.REVOLUTE:
         return turn_about(axis, np.cos(q[0]), np.sin(q[0])), zero, none, column
+    if kind is joint_kinds.SCREW:
+        return turn_about(axis, np.cos(q[0]), np.sin(q[0])), joint.pitch * q[0] * axis, joint.pitch * column, column
     if kind is joint_kinds.COS_SIN:
         return turn_about(axis, q[0], q[1]), zero, none, column
     if kind is joint_kinds.PRISMATIC:
@@ -105,7 +107,7 @@ class Textbook:
         for joint in [root, *mechanism.joints]:
             index = tree.joint_names.index(joint.name) if joint.kind is not None else None
             part = slice(0, 0) if index is None else tree.q_slices[index]
-            turn, shift, linear, angular = joint_motion(joint.kind, np.asarray(joint.axis), q[part])
+            turn, shift, linear, angular = joint_motion(joint, q[part])
             R = self.R[joint.parent] @ joint.rotation
             p = self.p[joint.parent] + self.R[joint.parent] @ joint.position + R @ shift
             R = R @ turn

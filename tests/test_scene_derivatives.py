@@ -632,9 +632,9 @@ RIDES = "rides on a turning table"
 """A face is held there: offsets of its contacts are those of a rigid motion."""
 
 TURNING = ("slides on a ball", "rolls on its rim", "spins on a belt", "on a turning table", "on one another",
-           "planar", "free", "spins on a ball", ROLLS, RIDES)  # fmt: skip
+           "planar", "free", "spins on a ball", ROLLS, RIDES, "screw")  # fmt: skip
 
-AS_KERNELS = ("rolls on its rim", "spins on a belt", "free", "spins on a ball")
+AS_KERNELS = ("rolls on its rim", "spins on a belt", "free", "spins on a ball", "screw")
 """Of these, some that compiled steps are held to: rims, belts, robots, and two with torsional and rolling friction."""
 
 ON_FACES = ("spins on a belt", "on one another", RIDES)

@@ -483,7 +483,7 @@ def test_hostile_names(tmp_path, form, name):
 # -- Pinocchio's models --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2, 6))  # which have a body where a frame of Pinocchio's is turned
 def test_pinocchio_models(seed):
     """``pinocchio.Model`` → `Tree` → ``pinocchio.Model`` → `Tree`: joints in any order, of all types."""
     rng = np.random.default_rng(seed)

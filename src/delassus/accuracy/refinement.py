@@ -158,7 +158,7 @@ class Usual:
         """Sums of the sizes of forces at each joint."""
         joints = zip(self._motion.tree.joints, self._on_each_joint(qdd, given), strict=True)
         own = [
-            [[f[i][axis // 3] for axis in joint.motion_axes], *(_by_part(joint, sizes) for sizes in parts)]
+            [_along(joint, f[i]), *(_by_part(joint, sizes) for sizes in parts)]
             for i, (joint, parts) in enumerate(joints)
         ]
         return [sum(x) for parts in own for x in zip(*parts, strict=True)]
@@ -184,14 +184,14 @@ class Usual:
                 m, moment = moved[i]
                 moved[p] = moved[p][0] + m, moved[p][1] + moment + levers[i] * (levers[i] * m)
         axes = [
-            (i, axis, float(r))
+            (i, axis, j.pitch, float(r))
             for i, j in enumerate(tree.joints)
             for axis, r in zip(j.motion_axes, j.armature, strict=True)
         ]
         forces = self._at_joints(f, None, [[tau] for tau in self._motion.tau])
         return [
-            _part(self._motion.ops, force, moved[i][axis // 3] + armature)
-            for force, (i, axis, armature) in zip(forces, axes, strict=True)
+            _part(self._motion.ops, force, moved[i][axis // 3] + pitch**2 * moved[i][0] + armature)
+            for force, (i, axis, pitch, armature) in zip(forces, axes, strict=True)
         ]
 
     def _balanced_by_rows(self, f: Sequence[Sizes]) -> list[Scalar]:
@@ -205,7 +205,7 @@ class Usual:
                 own = _balancing(ops, (force, moment), (x, y))
                 rows[end.constraint][r] = ops.maximum(rows[end.constraint][r], own)
         for at in problem.joint_space_rows:
-            forces = [f[at.link][axis // 3] for axis in problem.tree.joints[at.link].motion_axes]
+            forces = _along(problem.tree.joints[at.link], f[at.link])
             for r in at.rows:
                 own = _part(ops, sum(forces, 0.0), _total(ops, ops.take(at.C, (r,), None)))
                 rows[at.constraint][r] = ops.maximum(rows[at.constraint][r], own)
@@ -327,6 +327,12 @@ def _balancing(ops: Ops, f: Sizes, row: Sizes) -> Scalar:
     (force, has_force), (moment, has_moment) = ((x, ops.less(0.0, y)) for x, y in zip(f, row, strict=True))
     force, moment = force + (1.0 - has_force), moment + (1.0 - has_moment)
     return ops.maximum(has_force, has_moment) * _part(ops, force * moment, row[0] * moment + row[1] * force)
+
+
+def _along(joint: Joint, f: Sizes) -> list[Scalar]:
+    """Sizes of a force along the degrees of freedom of a joint."""
+    sizes = [f[axis // 3] for axis in joint.motion_axes]
+    return [sizes[0] + abs(joint.pitch) * f[0]] if joint.pitch else sizes
 
 
 def _by_part(joint: Joint, sizes: Sequence[Scalar]) -> list[Scalar]:

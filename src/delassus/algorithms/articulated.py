@@ -5,7 +5,7 @@
 
 ``S_i`` picks coordinates: ``Hᴬ_i S_i`` are columns of ``Hᴬ_i``. Without armature, ``Hᵃ_i S_i = 0`` and ``A_i S_i = 0``
 exactly, so those rows and columns are left out (`kept` holds the others); with armature (added to ``D_i``) they are not
-zero.
+zero. A screw's ``S_i`` is no coordinate: all are kept.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ class Articulated:
     def __init__(self, problem: Problem, inertias: Sequence[Matrix] | None = None) -> None:
         tree, ops = problem.tree, problem.ops
         self._ops, self._X, self._tree = ops, problem.X, tree
-        self._axes = [joint.motion_axes for joint in tree.joints]
-        self._kept = [[k for k in range(6) if k not in j.motion_axes or j.armature.any()] for j in tree.joints]
+        self._joints = tree.joints
+        self._kept = [
+            [k for k in range(6) if k not in j.motion_axes or j.armature.any() or not j.subspace_is_axes]
+            for j in tree.joints
+        ]
         self.H = list(problem.inertias if inertias is None else inertias)
         self.D: dict[int, Factor] = {}
         self.W: dict[int, Matrix] = {}
@@ -55,13 +58,13 @@ class Articulated:
 
     def _eliminate(self, i: int) -> None:
         """``D = Sᵀ Hᴬ S``, ``Hᵃ = Hᴬ − U D⁻¹ Uᵀ``, ``Hᴬ_p += Xᵀ Hᵃ X`` ([LQR] eq. 42a)."""
-        ops, joint, S, kept, p = self._ops, self._tree.joints[i], self._axes[i], self._kept[i], self._tree.parents[i]
-        D = ops.take(self.H[i], S, S)
+        ops, joint, kept, p = self._ops, self._tree.joints[i], self._kept[i], self._tree.parents[i]
+        D = joint.within(ops, self.H[i])
         if joint.armature.any():
             D = ops.sym_add(D, ops.constant(np.diag(joint.armature)))
         self.D[i] = ops.factor(D)
         if p != WORLD:
-            U = ops.take(self.H[i], kept, S)
+            U = ops.take(joint.columns(ops, self.H[i]), kept, None)
             self.W[i] = self.D[i].solve(ops.transpose(U))
             Ha = ops.sym_subtract(ops.take(self.H[i], kept, kept), ops.sym_product(U, self.W[i]))
             self.Ha[i] = ops.put(Ha, (6, 6), kept, kept)
@@ -71,7 +74,7 @@ class Articulated:
 
     def at_joint(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
         """``K S_i`` (m × n_i) of rows on a link, and what rows on its joint add to that."""
-        KS = self._ops.take(K, None, self._axes[i])
+        KS = self._joints[i].columns(self._ops, K)
         return KS if C is None else KS + C
 
     def rows_to_parent(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
@@ -83,7 +86,7 @@ class Articulated:
         free = ops.take(K, None, kept) - self.at_joint(i, K, C) @ self.W[i]
         rows = ops.put(free, (m, 6), range(m), kept)
         if C is not None and len(kept) < 6:
-            rows = rows + ops.put(-C, (m, 6), range(m), self._axes[i])
+            rows = rows + ops.put(-C, (m, 6), range(m), self._joints[i].motion_axes)
         return self._X[i].rows_to_parent(rows)
 
     def bias_to_parent(self, i: int, b: Matrix, u: Matrix, tau: Matrix) -> Matrix:
@@ -94,7 +97,7 @@ class Articulated:
         ops, kept = self._ops, self._kept[i]
         f = ops.put(ops.take(b, kept, None) + ops.transpose(self.W[i]) @ u, (6, 1), kept, (0,))
         if len(kept) < 6:
-            f = f + ops.put(tau, (6, 1), self._axes[i], (0,))
+            f = f + ops.put(tau, (6, 1), self._joints[i].motion_axes, (0,))
         return self._X[i].forces_to_parent(f)
 
     # -- towards the leaves --------------------------------------------------------------------------------------------
@@ -104,16 +107,17 @@ class Articulated:
 
         Without armature, the link's acceleration along the joint does not depend on ``a'`` along the joint.
         """
-        ops, S, kept = self._ops, self._axes[i], self._kept[i]
+        ops, joint, kept = self._ops, self._joints[i], self._kept[i]
         across = ops.take(carried, kept, None)
         if not kept:
             a = self.D[i].solve(u)
         elif i in self.W:
             a = self.D[i].solve(u) - self.W[i] @ across
         else:
-            a = self.D[i].solve(u - ops.transpose(ops.take(self.H[i], kept, S)) @ across)
-        link = ops.put(across, (6, 1), kept, (0,)) + ops.put(a, (6, 1), S, (0,))
-        return a if len(kept) == 6 else a - ops.take(carried, S, None), link
+            U = ops.take(joint.columns(ops, self.H[i]), kept, None)
+            a = self.D[i].solve(u - ops.transpose(U) @ across)
+        link = ops.put(across, (6, 1), kept, (0,)) + joint.along(ops, a)
+        return a if len(kept) == 6 else a - ops.take(carried, joint.motion_axes, None), link
 
     def motions_to_child(self, i: int, V: Matrix) -> Matrix:
         """``A_i V = (1 − S_i D_i⁻¹ U_iᵀ) X_i V``: propagate accelerations (columns) from the parent."""
@@ -129,18 +133,19 @@ class Articulated:
         kept = self._kept[i]
         eye = np.zeros((6, 6))
         eye[kept, kept] = 1.0
-        return self._ops.constant(eye) - self._ops.put(self.W[i], (6, 6), self._axes[i], kept)
+        W = self._ops.put(self.W[i], (self._joints[i].nv, 6), range(self._joints[i].nv), kept)
+        return self._ops.constant(eye) - self._joints[i].along(self._ops, W)
 
     # -- what joint i alone does -------------------------------------------------------------------------------------
 
     def joint_response(self, i: int, F: Matrix) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ F``: acceleration that joint i alone gives its link under forces ``F`` (columns)."""
-        ops, S, columns = self._ops, self._axes[i], range(self._ops.shape(F)[1])
-        return ops.put(self.D[i].solve(ops.take(F, S, None)), (6, len(columns)), S, columns)
+        ops, joint = self._ops, self._joints[i]
+        return joint.along(ops, self.D[i].solve(joint.across(ops, F)))
 
     def joint_inverse_inertia(self, i: int) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6)."""
-        return self._ops.put(self.D[i].inverse(), (6, 6), self._axes[i], self._axes[i])
+        return self._joints[i].spread(self._ops, self.D[i].inverse())
 
     def joint_quadratic(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
         """``K S_i D_i⁻¹ S_iᵀ Kᵀ``."""
@@ -149,8 +154,8 @@ class Articulated:
     def joint_half(self, i: int, K: Matrix) -> Matrix:
         """``Z`` with ``Z Δ Z'ᵀ = K S_i D_i⁻¹ S_iᵀ K'ᵀ`` for any two stacks of rows, ``Δ`` being `joint_diagonal`."""
         ops = self._ops
-        return ops.transpose(self.D[i].half_solve(ops.transpose(ops.take(K, None, self._axes[i]))))
+        return ops.transpose(self.D[i].half_solve(ops.transpose(self._joints[i].columns(ops, K))))
 
     def joint_diagonal(self, i: int) -> Matrix:
         """``Δ`` (n_i × n_i), diagonal; see `joint_half`."""
-        return self.D[i].scale(self._ops.eye(len(self._axes[i])))
+        return self.D[i].scale(self._ops.eye(self._joints[i].nv))

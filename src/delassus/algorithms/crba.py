@@ -13,7 +13,8 @@ import numpy as np
 from delassus.algorithms.blocks import symmetric
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Matrix
+from delassus.spatial.joints import Joint
+from delassus.spatial.ops import Matrix, Ops
 
 
 def composite_inertias(problem: Problem) -> list[Any]:
@@ -28,6 +29,14 @@ def composite_inertias(problem: Problem) -> list[Any]:
     return composite
 
 
+def momenta_of(ops: Ops, H: Any, joint: Joint) -> Matrix:
+    """``H S`` (6 × n_i) of a composite inertia."""
+    if joint.subspace_is_axes:
+        columns: Matrix = H.columns(joint.motion_axes)
+        return columns
+    return joint.columns(ops, H.columns(range(6)))
+
+
 def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     """Blocks (n_i × n_j) of the mass matrix for every link i and every link j on its support, i itself included."""
     ops, tree, X = problem.ops, problem.tree, problem.X
@@ -37,8 +46,8 @@ def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
     # leaves → root: F = Iᶜ_i S_i, H_ii = S_iᵀ F, and up the support F ← X_jᵀ F, H_ij = Fᵀ S_j
     for i in tree.leaves_to_root():
         joint = tree.joints[i]
-        F = composite[i].columns(joint.motion_axes)
-        own = ops.take(F, joint.motion_axes, None)
+        F = momenta_of(ops, composite[i], joint)
+        own = joint.across(ops, F)
         if np.any(joint.armature):
             own = ops.sym_add(own, ops.constant(np.diag(joint.armature)))
         blocks[i, i] = own
@@ -46,7 +55,7 @@ def mass_matrix_blocks(problem: Problem) -> dict[tuple[int, int], Matrix]:
         while tree.parents[j] != WORLD:
             F = X[j].forces_to_parent(F)
             j = tree.parents[j]
-            blocks[i, j] = ops.transpose(ops.take(F, tree.joints[j].motion_axes, None))
+            blocks[i, j] = ops.transpose(tree.joints[j].across(ops, F))
     ops.mark("mass matrix", list(blocks.values()))
     return blocks
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.crba import composite_inertias
+from delassus.algorithms.crba import composite_inertias, momenta_of
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import body_poses, frame_pose
 from delassus.algorithms.problem import Problem, mass_moments
@@ -84,7 +84,7 @@ def momentum_jacobian(problem: Problem) -> Matrix:
     composite, poses, centre = problem.once(composite_inertias), body_poses(problem), problem.centre_of_mass
     columns: dict[tuple[int, int], Matrix] = {}
     for j in tree.root_to_leaves():
-        (R, p), F = poses[j], composite[j].columns(tree.joints[j].motion_axes)
+        (R, p), F = poses[j], momenta_of(ops, composite[j], tree.joints[j])
         linear, angular = R @ ops.take(F, LINEAR, None), R @ ops.take(F, ANGULAR, None)
         columns[0, j] = ops.vstack([linear, angular + cross_matrix(ops, p - centre) @ linear])
     return assembled(ops, [6], [joint.nv for joint in tree.joints], columns)

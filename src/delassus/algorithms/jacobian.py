@@ -12,7 +12,7 @@ from __future__ import annotations
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.problem import EndEffector, Problem
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import LINEAR, cross
+from delassus.spatial.motion import LINEAR, cross, scaled_matrix
 from delassus.spatial.ops import Matrix
 
 Columns = dict[int, Matrix]
@@ -57,7 +57,7 @@ def columns_of_rows(problem: Problem, link: int, top: int, K: Matrix) -> Columns
 
     # leaves → root: J_i = K S_i, K ← K X_i
     for i in reversed(path):
-        columns[i] = ops.take(K, None, tree.joints[i].motion_axes)
+        columns[i] = tree.joints[i].columns(ops, K)
         if i != path[0]:
             K = problem.X[i].rows_to_parent(K)
     return columns
@@ -70,7 +70,7 @@ def _columns_of_many(problem: Problem, ends: list[EndEffector]) -> Columns:
     # leaves → root: J_i = K S_i, K_p += K X_i
     for i in problem.tree.leaves_to_root():
         if i in rows:
-            columns[i], p = problem.ops.take(rows[i], None, problem.tree.joints[i].motion_axes), problem.tree.parents[i]
+            columns[i], p = problem.tree.joints[i].columns(problem.ops, rows[i]), problem.tree.parents[i]
             if p != WORLD:
                 moved = problem.X[i].rows_to_parent(rows[i])
                 rows[p] = rows[p] + moved if p in rows else moved
@@ -102,10 +102,12 @@ def _columns_of_points(problem: Problem, constraint: int) -> Columns:
 
 def _point_velocity(problem: Problem, i: int, arm: Matrix) -> Matrix:
     """Velocity (3 × n_i), in axes of the world, of a point of link i, by the velocity of its joint."""
-    ops, R, out = problem.ops, problem.link_rotations[i], []
-    for axis in problem.tree.joints[i].motion_axes:
+    ops, R, out, joint = problem.ops, problem.link_rotations[i], [], problem.tree.joints[i]
+    for axis in joint.motion_axes:
         along = ops.take(R, None, (axis % 3,))
         out.append(along if axis in LINEAR else cross(ops, along, arm))
+        if joint.pitch:
+            out[-1] = out[-1] + scaled_matrix(ops, joint.pitch, along)
     return ops.hstack(out)
 
 

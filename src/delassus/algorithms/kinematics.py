@@ -80,7 +80,7 @@ class FrameMotions:
 
             # leaf → root: J_j = X_reference_j S_j
             for j in reversed(tree.support(at.link)):
-                columns[0, j] = seen_from(ops, (R, p), ops.take(ops.eye(6), None, tree.joints[j].motion_axes))
+                columns[0, j] = seen_from(ops, (R, p), tree.joints[j].columns(ops, ops.eye(6)))
                 R, p = X[j].rotate_to_parent(R), X[j].position() + X[j].rotate_to_parent(p)
             out.append(assembled(ops, [6], [joint.nv for joint in tree.joints], columns))
         return out

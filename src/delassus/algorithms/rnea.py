@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from delassus.algorithms.blocks import assembled
-from delassus.algorithms.crba import composite_inertias
+from delassus.algorithms.crba import composite_inertias, momenta_of
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.model.tree import WORLD
@@ -73,7 +73,7 @@ def to_joints(motion: DynamicsProblem, f: list[Matrix], qdd: Sequence[Matrix] | 
     # leaves → root: τ_i = S_iᵀ f_i, f_p += X_iᵀ f_i
     for i in tree.leaves_to_root():
         joint, p = tree.joints[i], tree.parents[i]
-        tau[i] = ops.take(f[i], joint.motion_axes, None)
+        tau[i] = joint.across(ops, f[i])
         if qdd is not None and np.any(joint.armature):
             tau[i] = tau[i] + scaled(ops, list(joint.armature), qdd[i])
         if p != WORLD:
@@ -157,7 +157,7 @@ def regressor(motion: DynamicsProblem, qdd: Sequence[Matrix]) -> Matrix:
 
         # link → root: Y_ji = S_jᵀ F, F ← X_jᵀ F
         for j in reversed(tree.support(i)):
-            blocks[j, i] = ops.take(F, tree.joints[j].motion_axes, None)
+            blocks[j, i] = tree.joints[j].across(ops, F)
             if tree.parents[j] != WORLD:
                 F = X[j].forces_to_parent(F)
     return assembled(ops, [joint.nv for joint in tree.joints], [10] * tree.n_links, blocks)
@@ -178,17 +178,17 @@ def coriolis_matrix(motion: DynamicsProblem) -> Matrix:
 
     # leaves → root: Bᶜ_p += X_iᵀ Bᶜ_i X_i, and up the support with F of Ṡ_i = V_i × S_i and of S_i
     for i in tree.leaves_to_root():
-        axes, j = tree.joints[i].motion_axes, i
-        momenta, carried = composite[i].columns(axes), ops.take(B[i], None, axes)
-        rates = ops.transpose(ops.take(B[i], axes, None))
-        F = composite[i].columns(range(6)) @ ops.take(turns[i], None, axes) + carried
-        blocks[i, i] = ops.take(F, axes, None)
+        joint, j = tree.joints[i], i
+        momenta, carried = momenta_of(ops, composite[i], joint), joint.columns(ops, B[i])
+        rates = ops.transpose(joint.across(ops, B[i]))
+        F = composite[i].columns(range(6)) @ joint.columns(ops, turns[i]) + carried
+        blocks[i, i] = joint.across(ops, F)
         while tree.parents[j] != WORLD:
             F, momenta, rates = (X[j].forces_to_parent(x) for x in (F, momenta, rates))
             j = tree.parents[j]
-            on = tree.joints[j].motion_axes
-            blocks[j, i] = ops.take(F, on, None)
-            along = ops.transpose(ops.take(turns[j], None, on)) @ momenta + ops.take(rates, on, None)
+            on = tree.joints[j]
+            blocks[j, i] = on.across(ops, F)
+            along = ops.transpose(on.columns(ops, turns[j])) @ momenta + on.across(ops, rates)
             blocks[i, j] = ops.transpose(along)
         if (p := tree.parents[i]) != WORLD:
             B[p] = B[p] + X[i].forces_to_parent(X[i].rows_to_parent(B[i]))

@@ -117,7 +117,7 @@ class SparseFactor:
 
     def joint_inverse_inertia(self, i: int) -> Matrix:
         """``S_i D_i⁻¹ S_iᵀ`` (6 × 6) of articulated inertias: ``D_i`` is ``Lᵀ L`` of the joint's own rows."""
-        ops, at, axes = self._ops, self._tree.v_slices[i], self._tree.joints[i].motion_axes
+        ops, at = self._ops, self._tree.v_slices[i]
         own, x = ops.eye(at.stop - at.start), list[Matrix]()
         for a, k in enumerate(range(at.start, at.stop)):
             left = ops.take(own, (a,), None)
@@ -126,7 +126,7 @@ class SparseFactor:
                 left = left - ops.take(self.rows[k], None, range(above - a, above)) @ ops.vstack(x)
             x.append(self.reciprocal[k] @ left)
         over = ops.vstack(x)
-        return ops.put(ops.sym_product(over, ops.transpose(over)), (6, 6), axes, axes)
+        return self._tree.joints[i].spread(ops, ops.sym_product(over, ops.transpose(over)))
 
     def followers(self, led: Collection[int]) -> Matrix:
         """``T`` (nv × k): ``x`` by its k rows ``led``, where all other rows of ``L x`` are zero.

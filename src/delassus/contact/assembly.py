@@ -96,11 +96,15 @@ def jacobian(
     parents: Indices,
     first_dof: Indices,
     axes: Indices,
+    pitches: Array,
     poses: Array,
     ends: EndEffectors,
     J: Array,
 ) -> None:
-    """``J`` (m, nv): entry (r, k) is the force, or the moment, of row r's unit force along the axis of joint k."""
+    """``J`` (m, nv): entry (r, k) is the force, or the moment, of row r's unit force along the axis of joint k.
+
+    Of a screw it is the moment and its pitch times the force.
+    """
     links, sizes, rows, K = ends
     J[:] = 0.0
     f, c, o, moment = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
@@ -124,7 +128,7 @@ def jacobian(
                 for k in range(first_dof[j], first_dof[j + 1]):
                     a = axes[k]
                     for b in range(3):
-                        J[rows[e] + r, k] += Q[b, a % 3] * (f[b] if a < 3 else moment[b])
+                        J[rows[e] + r, k] += Q[b, a % 3] * (f[b] if a < 3 else moment[b] + pitches[k] * f[b])
                 j = parents[j]
             at += 1
 

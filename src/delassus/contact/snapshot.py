@@ -103,6 +103,8 @@ class ContactDynamics:
         Parent of each link (−1: the world), and the number of links above it.
     first_dof, axes : (n + 1,) and (nv,) arrays of int
         First degree of freedom of each joint; unit vector of the body frame that each moves along.
+    pitches : (nv,) array
+        Pitch of each screw (m/rad), zero of other degrees of freedom.
     owner : (nv,) array of int
         Link of each degree of freedom.
     kernel : Kernel
@@ -129,6 +131,7 @@ class ContactDynamics:
         self.depths = _indices([len(tree.support(i)) - 1 for i in range(tree.n_links)])
         self.first_dof = _indices([*(s.start for s in tree.v_slices), tree.nv])
         self.axes = _indices([a for j in tree.joints for a in j.motion_axes])
+        self.pitches = np.array([j.pitch for j in tree.joints for _ in j.motion_axes], dtype=np.float64)
         self.owner = np.repeat(np.arange(tree.n_links), np.diff(self.first_dof))
         self.n_loops = sum(c.size for c in scene.loops)
         ends = [
@@ -262,7 +265,7 @@ class ConstraintRows:
     def jacobian(self) -> Array:
         """``J`` (m, nv): ``J v`` are the velocities along the rows."""
         d, J = self.snapshot.dynamics, np.empty((self.n_rows, self.snapshot.v.size))
-        assembly.jacobian(d.parents, d.first_dof, d.axes, self.snapshot.poses, self.end_effectors, J)
+        assembly.jacobian(d.parents, d.first_dof, d.axes, d.pitches, self.snapshot.poses, self.end_effectors, J)
         return J
 
     @cached_property

@@ -16,7 +16,7 @@ from delassus.errors import ModelError
 from delassus.formats.text import numbers
 from delassus.model.describe import SAME
 from delassus.model.topology import GRAVITY, Topology
-from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION, JointKind
+from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, SCREW, TRANSLATION, JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
@@ -30,7 +30,7 @@ JOINTS: dict[str, dict[JointKind, str]] = {
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
         PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
-        TRANSLATION: "Translation",
+        TRANSLATION: "Translation", SCREW: "HX HY HZ HelicalUnaligned",
     },
 }  # fmt: skip
 """Type of a joint in each format; in Pinocchio those along x, y, z and any axis, without ``JointModel``."""

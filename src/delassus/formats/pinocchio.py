@@ -22,7 +22,7 @@ from delassus.model.description import FIXED, Check, RawJoint, RawLink, Unsuppor
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
 from delassus.model.tree import Tree
-from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, JointKind
+from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, SCREW, JointKind
 from delassus.spatial.rotations import Array, rotation_between
 
 UNIT_AXIS = 1e-6
@@ -168,11 +168,12 @@ def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
     kind = raw.kind or FREE
     *aligned, other = (getattr(pin, f"JointModel{name}") for name in JOINTS[PINOCCHIO][kind].split())
     k = int(np.argmax(np.abs(raw.axis))) if aligned else 2
-    joint = aligned[k]() if aligned else other()
+    pitch = [raw.pitch] if kind is SCREW else []
+    joint = aligned[k](*pitch) if aligned else other()
     if not kind.has_axis or np.array_equal(raw.axis, np.eye(3)[k]):
         return joint, pin.SE3.Identity()
     if kind.nq == 1:
-        return other(raw.axis / np.linalg.norm(raw.axis)), pin.SE3.Identity()
+        return other(raw.axis / np.linalg.norm(raw.axis), *pitch), pin.SE3.Identity()
     return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))
 
 
@@ -186,7 +187,7 @@ def _set_numbers(model: Any, raw: RawJoint, q: int, v: int) -> None:
         getattr(model, f"upper{new}" if both else old)[dofs] = np.minimum(values, largest)
         if both:
             getattr(model, f"lower{new}")[dofs] = -np.minimum(values, largest)
-    if raw.kind in (REVOLUTE, PRISMATIC):
+    if (raw.kind or FREE).nq == 1:
         model.lowerPositionLimit[q] = np.clip(raw.lower, -largest, largest)[0]
         model.upperPositionLimit[q] = np.clip(raw.upper, -largest, largest)[0]
 
@@ -241,10 +242,11 @@ def _parts(joint: Any, placement: Any, what: str) -> Iterator[tuple[Any, JointKi
 
 def _with_numbers(pin: Any, model: Any, joint: Any, raw: RawJoint, q: int, v: int) -> RawJoint:
     """A joint with axis and limits, whose coordinates start at ``q`` and whose degrees of freedom start at ``v``."""
-    axis, lower, upper, kind = np.array([0.0, 0.0, 1.0]), -np.inf, np.inf, raw.kind or FREE
+    axis, pitch, lower, upper, kind = np.array([0.0, 0.0, 1.0]), 0.0, -np.inf, np.inf, raw.kind or FREE
     if kind.nv == 1:
         S = _screw(pin, model, joint)
         axis = S[:3] if kind is PRISMATIC else S[3:]
+        pitch = float(S[:3] @ S[3:])
         if not abs(np.linalg.norm(axis) - 1.0) < UNIT_AXIS:
             raise ModelError(f"axis of joint {raw.name!r}", "a vector of unit length", str(axis), "Normalise it.")
     if kind.nq == 1:
@@ -254,6 +256,7 @@ def _with_numbers(pin: Any, model: Any, joint: Any, raw: RawJoint, q: int, v: in
     return replace(
         raw, axis=axis, armature=np.array(model.armature[dofs]), lower=lower, upper=upper,
         damping=np.array(model.damping[dofs]), friction=friction, effort_limit=effort, velocity_limit=velocity,
+        pitch=pitch,
     )  # fmt: skip
 
 
@@ -271,17 +274,18 @@ def _mimic(pin: Any, model: Any, i: int, parent: str, child: str) -> RawJoint:
         raise ModelError(
             f"joint {model.names[i]!r}", "a mimic joint that moves", f"one of scaling {scaling:g}", "Make it fixed."
         )
-    kind, axis = (REVOLUTE, S[3:]) if S[3:].any() else (PRISMATIC, S[:3])
-    return RawJoint(model.names[i], kind, parent, child, place.translation, place.rotation, axis / scaling)
+    S, pitch = S / scaling, float(S[:3] @ S[3:]) / scaling**2
+    kind, axis = (SCREW if pitch else REVOLUTE, S[3:]) if S[3:].any() else (PRISMATIC, S[:3])
+    return RawJoint(model.names[i], kind, parent, child, place.translation, place.rotation, axis, pitch=pitch)
 
 
 def _row_of_mimic(model: Any, i: int, joints: list[RawJoint]) -> JointRows:
     """``q_i = scaling q + offset`` of the joint that joint ``i`` follows, which is among ``joints``."""
     leader = model.names[model.mimicked_joints[list(model.mimicking_joints).index(i)]]
     kinds = {raw.name: raw.kind for raw in joints}
-    if kinds.get(leader) not in (REVOLUTE, PRISMATIC):
+    if (kind := kinds.get(leader)) is FIXED or kind.nq != 1:
         raise ModelError(
-            f"joint {model.names[i]!r}", "a mimic joint that follows a revolute or prismatic one", f"{leader!r}",
+            f"joint {model.names[i]!r}", "a mimic joint that follows a revolute, prismatic or screw one", f"{leader!r}",
             "Build the model without mimic joints, and pass JointRows.",
         )  # fmt: skip
     rule = model.joints[i].extract()

@@ -46,7 +46,7 @@ def describe(tree: Topology, offsets: bool) -> tuple[list[RawLink], list[RawJoin
         if not offsets:  # which the motion leaves as they are
             position, child = position + joint.rotation @ at.position, np.zeros(3)
         place = R @ (position - base.position), R @ joint.rotation @ at.rotation
-        others = {attribute: getattr(joint, attribute) for attribute in (*PER_DOF, "armature_is_straight")}
+        others = {attribute: getattr(joint, attribute) for attribute in (*PER_DOF, "armature_is_straight", "pitch")}
         axis = _axis(joint, at)
         joints.append(RawJoint(joint.name, joint.kind, carrier, name, *place, axis, child_position=child, **others))
     fixed_by = {name: joint for joint, name in tree.joint_frames.items() if joint not in used}

@@ -69,6 +69,7 @@ class RawJoint:
     velocity_limit: float | Array = np.inf
     child_position: Array = field(default_factory=lambda: np.zeros(3))
     armature_is_straight: bool = False
+    pitch: float = 0.0
 
     @property
     def greatest_resistance(self) -> tuple[float, ...]:
@@ -159,6 +160,7 @@ def check_descriptions(
         ("inertial of link", links, ("mass", "com", "inertia")),
         ("origin of joint", joints, ("position", "rotation", "child_position")),
         ("axis of joint", joints, ("axis",)),
+        ("pitch of joint", joints, ("pitch",)),
         ("armature, damping, friction or spring of joint", joints, ("greatest_resistance",)),
     ):
         columns = [np.array([getattr(x, attribute) for x in named]) for attribute in attributes]

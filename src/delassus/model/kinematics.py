@@ -25,6 +25,8 @@ their velocity by as much less."""
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:
     """Pose of the child frame in the joint frame at ``q`` (..., nq): rotation (..., 3, 3), position (..., 3)."""
     position, rotation = joint.kind.displacement(NUMPY, joint.motion_axes, unstacked(q))
+    if joint.pitch:
+        position = [joint.pitch * q[..., 0] if k == joint.axis else 0.0 for k in range(3)]
     rows, batch = np.eye(3) if rotation is None else rotation.rows(), q.shape[:-1]
     R = stacked([x for row in rows for x in row], batch).reshape(*batch, 3, 3)
     return R, stacked(position or (0.0, 0.0, 0.0), batch)
@@ -43,9 +45,9 @@ def generic_configurations(tree: Topology, rng: np.random.Generator | int, batch
 
 def relative_poses(tree: Topology, q: Array) -> tuple[Array, Array]:
     """Pose of each body frame in its parent's at ``q`` (..., nq): rotations (..., n, 3, 3), positions (..., n, 3)."""
-    alike: dict[tuple[JointKind, int], list[int]] = {}
+    alike: dict[tuple[JointKind, int, float], list[int]] = {}
     for i, joint in enumerate(tree.joints):
-        alike.setdefault((joint.kind, joint.axis), []).append(i)
+        alike.setdefault((joint.kind, joint.axis, joint.pitch), []).append(i)
     R, p = np.zeros((*q.shape[:-1], tree.n_links, 3, 3)), np.zeros((*q.shape[:-1], tree.n_links, 3))
     for links in alike.values():
         coordinates = np.stack([q[..., tree.q_slices[i]] for i in links], axis=-2)
@@ -88,8 +90,7 @@ def _world_twists(tree: Topology, keyframe: Keyframe) -> list[Array]:
     """Twist (6,) of each link about the origin of the world and along its axes, ``[linear; angular]``."""
     twists: list[Array] = []
     for i, (R, p) in enumerate(world_poses(tree, keyframe.q)):
-        own = np.zeros(6)
-        own[list(tree.joints[i].motion_axes)] = keyframe.v[tree.v_slices[i]]
+        own = tree.joints[i].subspace @ keyframe.v[tree.v_slices[i]]
         linear, angular = R @ own[:3], R @ own[3:]
         before = np.zeros(6) if tree.parents[i] == WORLD else twists[tree.parents[i]]
         twists.append(before + np.concatenate([linear + np.cross(p, angular), angular]))
@@ -132,7 +133,8 @@ def usual_inertias(tree: Topology) -> Array:
     first, out = np.sqrt(np.maximum(mass * second, 0.0)), np.zeros(tree.nv)
     for i in range(tree.n_links - 1, -1, -1):
         joint, parent = tree.joints[i], tree.parents[i]
-        of_axes = [second[i] if axis >= 3 else mass[i] for axis in joint.motion_axes]
+        turning = second[i] + joint.pitch**2 * mass[i]
+        of_axes = [turning if axis >= 3 else mass[i] for axis in joint.motion_axes]
         out[tree.v_slices[i]] = np.array(of_axes) + joint.armature
         if parent != WORLD:
             far = float(np.linalg.norm(joint.position))

@@ -223,6 +223,8 @@ class Topology(ByContent):
             digest.update(repr((j.name, j.kind.name, j.axis)).encode())
             for a in (j.rotation, j.position, j.armature, j.damping, j.stiffness, j.rest_position, j.effort_limit):
                 digest.update(a.tobytes())
+            if j.pitch:
+                digest.update(repr(j.pitch).encode())
             if j.straight_armature.any():
                 digest.update(b"straight armature")
         digest.update(self.inertias.tobytes() + self.gravity.tobytes())

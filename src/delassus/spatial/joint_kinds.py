@@ -1,8 +1,8 @@
 """Kinds of joints: how many coordinates each has, which unit vectors span its motion, and what its coordinates mean.
 
 A joint's frame is placed so that its motion subspace ``S`` consists of columns of the 6×6 identity (motion
-vectors are ``[linear; angular]``). All that depends on the kind of a joint is a method or an attribute of its
-`JointKind`, one text for NumPy (batched) and traces; algorithms see only ``motion_axes``.
+vectors are ``[linear; angular]``), to which a screw adds its pitch. All that depends on the kind of a joint is a method
+or an attribute of its `JointKind`, one text for NumPy (batched) and traces; algorithms ask `Joint` for ``S``.
 
 Configuration layout (Pinocchio's):
 
@@ -11,6 +11,7 @@ kind           nq  nv  configuration                          velocity (in the c
 =============  ==  ==  =====================================  ============================
 revolute        1   1  angle                                  angular, about the axis
 cos-sin         2   1  cos, sin of the angle                  angular, about the axis
+screw           1   1  angle                                  angular, about the axis; linear, pitch times that
 prismatic       1   1  length                                 linear, along the axis
 planar          4   3  x, y, cos θ, sin θ (normal z)          linear x, y, angular z
 ball            4   3  quaternion x y z w                     angular x, y, z
@@ -126,7 +127,7 @@ class JointKind(ABC):
 
     @abstractmethod
     def displacement(self, ops: Ops, axes: tuple[int, ...], q: Entries) -> tuple[list[Scalar] | None, Rotation | None]:
-        """Pose of the child frame in the joint frame: position (3) and rotation, None where they are constant."""
+        """Pose of the child frame in the joint frame: position (3; not of screws) and rotation, None if constant."""
 
     def moved(self, ops: Ops, q: Entries, u: Entries) -> list[Scalar]:
         """`integrate`, where round-off of unit lengths stays."""
@@ -411,6 +412,7 @@ class _Pose(JointKind):
 
 
 REVOLUTE = _Angle("revolute", (3,), (0.0,))
+SCREW = _Angle("screw", (3,), (0.0,))
 COS_SIN = _CosSin("cos-sin", (3,), (1.0, 0.0), slice(0, 2))
 PRISMATIC = _Straight("prismatic", (0,), (0.0,))
 BALL = _Ball("ball", ANGULAR, (0.0, 0.0, 0.0, 1.0), slice(0, 4), (-1.0, -1.0, -1.0, 1.0))
@@ -420,7 +422,7 @@ PLANAR = _Pose(
 TRANSLATION = _Straight("translation", LINEAR, (0.0, 0.0, 0.0), None, (-1.0, -1.0, -1.0))
 FREE = _Pose("free", (*LINEAR, *ANGULAR), (0.0, 0.0, 0.0, *BALL.neutral), slice(3, 7), of_rotation=BALL)
 
-KINDS = (REVOLUTE, COS_SIN, PRISMATIC, PLANAR, BALL, TRANSLATION, FREE)
+KINDS = (REVOLUTE, COS_SIN, SCREW, PRISMATIC, PLANAR, BALL, TRANSLATION, FREE)
 """All of them."""
 
 

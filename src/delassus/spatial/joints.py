@@ -8,8 +8,9 @@ import numpy as np
 
 from delassus.errors import ModelError
 from delassus.frozen import ByContent
-from delassus.spatial.joint_kinds import JointKind
-from delassus.spatial.motion import LINEAR
+from delassus.spatial.joint_kinds import SCREW, JointKind
+from delassus.spatial.motion import LINEAR, scaled_matrix
+from delassus.spatial.ops import Matrix, Ops
 from delassus.spatial.rotations import Array
 
 PER_DOF = (
@@ -30,8 +31,8 @@ class Joint(ByContent):
     name : str
     kind : JointKind
     axis : int
-        0, 1 or 2: the coordinate axis of the joint frame that a revolute, cos-sin or prismatic joint moves about or
-        along; 2 for the other kinds, where it has no meaning.
+        0, 1 or 2: the coordinate axis of the joint frame that a revolute, cos-sin, screw or prismatic joint moves about
+        or along; 2 for the other kinds, where it has no meaning.
     rotation : (3, 3) array
         Orientation of the joint frame in the parent link's body frame.
     position : (3,) array
@@ -39,8 +40,8 @@ class Joint(ByContent):
     armature : (nv,) array
         Rotor inertia ``a`` felt at each degree of freedom (kg·m² or kg): rotors take the force ``a q̈``.
     lower, upper : (nv,) array
-        Limits of the coordinates of revolute and prismatic joints (rad or m); infinite where there are none. They act
-        in `Simulator`.
+        Limits of the coordinates of joints that have one a degree of freedom (rad or m); infinite where there are none.
+        They act in `Simulator`.
     damping : (nv,) array
         Viscous damping coefficient of each degree of freedom (N·m·s/rad or N·s/m).
     friction : (nv,) array
@@ -55,8 +56,11 @@ class Joint(ByContent):
         Whether rotors of linear directions are along axes of the parent, as those of MuJoCo's free joints. These do not
         turn with the velocity ``v`` of a free or planar joint, so that rotors take ``a (v̇ + ω × v)``. By default they
         turn with it, as Pinocchio's. Straight armature is one number for all linear directions.
+    pitch : float
+        Way along the axis of a screw by its angle, in m/rad: positive of a right-hand thread. Zero of other kinds.
     motion_axes : tuple of int
-        Components of the child's twist ``[linear; angular]`` that the joint leaves free, one a degree of freedom.
+        Components of the child's twist ``[linear; angular]`` that the joint leaves free, one a degree of freedom. A
+        screw has its pitch times the same along its axis.
     """
 
     name: str
@@ -74,12 +78,18 @@ class Joint(ByContent):
     effort_limit: Array
     velocity_limit: Array
     armature_is_straight: bool = field(default=False, kw_only=True)
+    pitch: float = field(default=0.0, kw_only=True)
     motion_axes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         axes = self.kind.motion_axes
         self._set_attributes(motion_axes=tuple(k + self.axis for k in axes) if len(axes) == 1 else axes)
         self._make_read_only("rotation", "position", *PER_DOF)
+        if self.pitch and self.kind is not SCREW:
+            raise ModelError(
+                f"joint {self.name!r}", f"a pitch of a screw, or none of a {self.kind.name} joint", f"{self.pitch:g}",
+                "Make it a screw.",
+            )  # fmt: skip
         linear = self.armature[[k in LINEAR for k in self.motion_axes]]
         if self.armature_is_straight and linear.size and np.ptp(linear) > 0:
             raise ModelError(
@@ -101,6 +111,48 @@ class Joint(ByContent):
         """Armature (nv,) of linear directions along axes that do not turn; zero elsewhere."""
         is_linear = [k in LINEAR for k in self.motion_axes]
         return self.armature * is_linear * self.armature_is_straight
+
+    # -- motion subspace S (6 × nv), in the frame of the child ---------------------------------------------------------
+
+    @property
+    def subspace(self) -> Array:
+        """``S`` (6, nv)."""
+        S = np.eye(6)[:, self.motion_axes]
+        return S + self.pitch * np.eye(6)[:, [self.axis]] if self.pitch else S
+
+    @property
+    def subspace_is_axes(self) -> bool:
+        """Whether columns of ``S`` are coordinate axes."""
+        return not self.pitch
+
+    def along(self, ops: Ops, x: Matrix) -> Matrix:
+        """``S x`` (6 × k)."""
+        columns = range(ops.shape(x)[1])
+        Sx = ops.put(x, (6, len(columns)), self.motion_axes, columns)
+        if not self.pitch:
+            return Sx
+        return Sx + ops.put(scaled_matrix(ops, self.pitch, x), (6, len(columns)), (self.axis,), columns)
+
+    def across(self, ops: Ops, F: Matrix) -> Matrix:
+        """``Sᵀ F`` (nv × k)."""
+        own = ops.take(F, self.motion_axes, None)
+        return own + scaled_matrix(ops, self.pitch, ops.take(F, (self.axis,), None)) if self.pitch else own
+
+    def columns(self, ops: Ops, A: Matrix) -> Matrix:
+        """``A S`` (m × nv)."""
+        own = ops.take(A, None, self.motion_axes)
+        return own + scaled_matrix(ops, self.pitch, ops.take(A, None, (self.axis,))) if self.pitch else own
+
+    def within(self, ops: Ops, H: Matrix) -> Matrix:
+        """``Sᵀ H S`` (nv × nv) of a symmetric matrix."""
+        return self.across(ops, self.columns(ops, H)) if self.pitch else ops.take(H, self.motion_axes, self.motion_axes)
+
+    def spread(self, ops: Ops, W: Matrix) -> Matrix:
+        """``S W Sᵀ`` (6 × 6) of a symmetric matrix."""
+        if not self.pitch:
+            return ops.put(W, (6, 6), self.motion_axes, self.motion_axes)
+        S = ops.constant(self.subspace)
+        return ops.sym_product(S @ W, ops.transpose(S))
 
     @property
     def nq(self) -> int:

@@ -64,10 +64,12 @@ class Displacement:
 def displacement(ops: Ops, joint: Joint, read: Callable[[int], Scalar], start: int) -> Displacement:
     """Displacement of a joint whose coordinates ``read`` gives from index ``start`` on."""
     q, constant = [read(start + k) for k in range(joint.nq)], joint.rotation
+    advance = [joint.pitch * q[0] if k == joint.axis else 0.0 for k in range(3)] if joint.pitch else None
     if joint.kind.motion_axes == REVOLUTE.motion_axes:
         constant, offset = before_rotation(constant.tobytes(), joint.axis)
         q = joint.kind.moved(ops, q, [offset]) if offset else q
-    return Displacement(joint.position, constant, *joint.kind.displacement(ops, joint.motion_axes, q))
+    position, rotation = joint.kind.displacement(ops, joint.motion_axes, q)
+    return Displacement(joint.position, constant, advance or position, rotation)
 
 
 class StagedTransform:

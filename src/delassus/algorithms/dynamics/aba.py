@@ -30,7 +30,7 @@ def driving_forces(
     # leaves → root: u_i = τ_i − S_iᵀ pᴬ_i, pᴬ_p += X_iᵀ (pᴬ_i + Hᵃ_i c_i + U_i D_i⁻¹ u_i)  ([LQR] eq. 42b)
     for i in tree.leaves_to_root():
         parent = tree.parents[i]
-        u[i] = motion.tau[i] - ops.take(p[i], tree.joints[i].motion_axes, None)
+        u[i] = motion.tau[i] - tree.joints[i].across(ops, p[i])
         if parent != WORLD:
             b = p[i] + body.Ha[i] @ motion.c[i]
             p[parent] = p[parent] + body.bias_to_parent(i, b, u[i], motion.tau[i])

@@ -338,7 +338,7 @@ class DynamicsProblem:
 
     def along_joint(self, i: int, x: Matrix) -> Matrix:
         """``S_i x`` (6 × 1)."""
-        return self.ops.put(x, (6, 1), self.tree.joints[i].motion_axes, (0,))
+        return self.tree.joints[i].along(self.ops, x)
 
     def to_link(self, i: int, a: Sequence[Matrix] | Mapping[int, Matrix]) -> Matrix:
         """``X_i a_p``: acceleration of a link's parent, where ``a`` holds those of links and the world has `a0`."""

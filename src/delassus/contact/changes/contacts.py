@@ -73,6 +73,8 @@ def sides_of(links: Indices, points: Array, blocks: Blocks, supports: Supports, 
     owner[of_links.place] = np.repeat(np.arange(len(of_links.parents)), np.diff(of_links.first_dof))
     axis[of_links.place] = of_links.axes
     axes, turning = poses[owner, :, axis % 3], axis >= 3
+    pitches = np.zeros(len(of_links.place))
+    pitches[of_links.place] = of_links.pitches
     for second in (0, 1):
         contact = np.flatnonzero(links[:, second] >= 0)
         block = of_links.block[links[contact, second]]
@@ -83,7 +85,8 @@ def sides_of(links: Indices, points: Array, blocks: Blocks, supports: Supports, 
             at, b = contact[own], block[own]
             dofs = bodies.first[b][:, None] + np.arange(w)
             e, arm, turns = axes[dofs], points[at][:, None] - poses[owner[dofs], :, 3], turning[dofs][..., None]
-            both = np.concatenate([np.where(turns, crossed(e, arm), e), np.where(turns, e, 0.0)], axis=2)
+            turned = crossed(e, arm) + pitches[dofs][..., None] * e
+            both = np.concatenate([np.where(turns, turned, e), np.where(turns, e, 0.0)], axis=2)
             G = np.swapaxes(both * supports.moves[links[at, second], :w, None], 1, 2)
             starts = np.flatnonzero(np.diff(b, prepend=-1))
             out.append(Sides(at, second, 1.0 - 2.0 * second, b, starts, dofs, G, supports.at_or_above[b, :w, :w]))

@@ -49,12 +49,17 @@ class AugmentedFormulation(Formulation):
         self.S_parent = -self.X[self.owner, d.axes]  # row of S_iᵀ (V_i − X_i V_p) on the parent; that on the link is 1
         links, sizes, first, row_links, row_axes = _hinges(d, geared)
         self.n_hinges = len(row_links)
+        own, on_parents = np.eye(6)[row_axes], -self.X[row_links, row_axes]
+        for k in np.flatnonzero(d.pitches):  # a screw's way along its axis is its pitch times its angle
+            at = (row_links == self.owner[k]) & (row_axes == d.axes[k] - 3)
+            own[at] -= d.pitches[k] * np.eye(6)[d.axes[k]]
+            on_parents[at] += d.pitches[k] * self.X[self.owner[k], d.axes[k]]
         carried, across = d.parents[links] >= 0, d.parents[row_links] >= 0
         self.end_effectors = EndEffectors(
             np.concatenate([links, d.parents[links][carried], e.links]),
             np.concatenate([sizes, sizes[carried], e.sizes]),
             np.concatenate([first, first[carried], e.rows + self.n_hinges]),
-            np.concatenate([np.eye(6)[row_axes], -self.X[row_links[across], row_axes[across]], e.K]),
+            np.concatenate([own, on_parents[across], e.K]),
         )
         self.n_rows, self.n_bilateral = self.n_hinges + rows.n_rows, self.n_hinges + rows.n_loops
 

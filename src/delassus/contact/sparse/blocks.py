@@ -208,6 +208,7 @@ class Blocks:
             block_of,
             np.array([*(s.start for s in tree.v_slices), tree.nv], np.int64),
             np.array([a for j in tree.joints for a in j.motion_axes], np.int64),
+            np.repeat(np.array([j.pitch for j in tree.joints], np.float64), [j.nv for j in tree.joints]),
             place,
             np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
         )

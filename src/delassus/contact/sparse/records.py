@@ -14,8 +14,9 @@ class Links(NamedTuple):
     """Links of a scene.
 
     Of each link its parent (−1: the world), its place among the links of the blocks, its block, and its first degree of
-    freedom in the scene; of each degree of freedom the axis of the body frame that it moves along, and its place among
-    those of the blocks. ``coordinates`` says where those of each block begin in ``q``.
+    freedom in the scene; of each degree of freedom the axis of the body frame that it moves along, the pitch of a screw
+    about it (m/rad), and its place among those of the blocks. ``coordinates`` says where those of each block begin in
+    ``q``.
     """
 
     parents: Indices
@@ -23,6 +24,7 @@ class Links(NamedTuple):
     block: Indices
     first_dof: Indices
     axes: Indices
+    pitches: Array
     place: Indices
     coordinates: Indices
 

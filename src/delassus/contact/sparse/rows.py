@@ -7,6 +7,7 @@ import math
 from delassus.algorithms.osim.least_squares import UNMOVED
 from delassus.compiler.jit.compile import compiled, inlined
 from delassus.contact.collision.colliders import ContactArrays
+from delassus.contact.collision.vectors import Vector
 from delassus.contact.joint_contacts import STEPS_AHEAD
 from delassus.contact.snapshot import Indices
 from delassus.contact.sparse.records import BOUNCES, CONTACTS, IMPACTS, Contacts, Data, Joints, Links, SceneModel
@@ -83,10 +84,19 @@ def contact_rows(
                 a = axes[k] % 3
                 e0, e1, e2 = sign * poses[T, 0, a], sign * poses[T, 1, a], sign * poses[T, 2, a]
                 if axes[k] >= 3:
-                    e0, e1, e2 = e1 * z - e2 * y, e2 * x - e0 * z, e0 * y - e1 * x
+                    e0, e1, e2 = turned((e0, e1, e2), (x, y, z), links.pitches[k])
                 for r in range(3):
                     J[here + r * m + place[k] - f] += frames[e, 0, r] * e0 + frames[e, 1, r] * e1 + frames[e, 2, r] * e2
             link = links.parents[link]
+
+
+@inlined
+def turned(e: Vector, arm: Vector, pitch: float) -> Vector:
+    """Velocity of a point at an ``arm`` from a joint that turns about ``e`` at 1 rad/s; a screw moves by its pitch."""
+    x, y, z = e[1] * arm[2] - e[2] * arm[1], e[2] * arm[0] - e[0] * arm[2], e[0] * arm[1] - e[1] * arm[0]
+    if pitch != 0.0:
+        x, y, z = x + pitch * e[0], y + pitch * e[1], z + pitch * e[2]
+    return x, y, z
 
 
 @inlined
@@ -196,7 +206,7 @@ def normal_velocity(links: Links, poses: Array, contacts: ContactArrays, e: int,
                 a = links.axes[k] % 3
                 e0, e1, e2 = T[0, a], T[1, a], T[2, a]
                 if links.axes[k] >= 3:
-                    e0, e1, e2 = e1 * z - e2 * y, e2 * x - e0 * z, e0 * y - e1 * x
+                    e0, e1, e2 = turned((e0, e1, e2), (x, y, z), links.pitches[k])
                 u += sign * (R[0, 2] * e0 + R[1, 2] * e1 + R[2, 2] * e2) * v[links.place[k]]
             link = links.parents[link]
     return u

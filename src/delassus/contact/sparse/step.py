@@ -184,6 +184,8 @@ def find_twists(model: SceneModel, data: Data, v: Array, driven: Array) -> None:
             a, speed = links.axes[k], driven[links.place[k]] if is_driven else v[links.place[k]]
             for c in range(3):
                 V[link, c + 3 * (a // 3)] += T[c, a % 3] * speed
+                if links.pitches[k] != 0.0:
+                    V[link, c] += links.pitches[k] * T[c, a % 3] * speed
 
 
 @compiled

@@ -154,6 +154,7 @@ def place_ahead(model: SceneModel, data: Data, dt: float) -> None:
                 slide = along(slide, way, column(T, a))
             else:
                 turn = along(turn, way, column(T, a - 3))
+                slide = along(slide, links.pitches[d] * way, column(T, a - 3))
         place = along(column(T, 3), 1.0, slide)
         once, twice = turning_parts(turn, 1.0)
         for c in range(4):

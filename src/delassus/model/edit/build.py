@@ -164,7 +164,16 @@ def _joints(moving: Sequence[RawJoint], axes: Sequence[int], rotations: Array, p
     numbers = read_only(np.where(_IS_LIMIT & (np.abs(numbers) > LARGEST), np.copysign(np.inf, numbers), numbers))
     ends = accumulate((kind.nv for kind in kinds), initial=0)
     return tuple(
-        Joint(raw.name, kind, axis, R, p, *numbers[:, start:stop], armature_is_straight=raw.armature_is_straight)
+        Joint(
+            raw.name,
+            kind,
+            axis,
+            R,
+            p,
+            *numbers[:, start:stop],
+            armature_is_straight=raw.armature_is_straight,
+            pitch=raw.pitch,
+        )
         for raw, kind, axis, R, p, (start, stop) in zip(
             moving, kinds, axes, rotations, positions, pairwise(ends), strict=True
         )

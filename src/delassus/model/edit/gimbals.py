@@ -85,7 +85,7 @@ def _named(tree: Topology, links: tuple[int, ...]) -> str:
 
 
 def _is_hinge(joint: Joint) -> bool:
-    return joint.kind.motion_axes == REVOLUTE.motion_axes
+    return joint.kind.motion_axes == REVOLUTE.motion_axes and joint.subspace_is_axes
 
 
 def _gimbals(tree: Topology, beside: int = 0) -> list[Gimbal]:

@@ -70,10 +70,11 @@ def idle_joints(tree: Topology, loaded: tuple[str, ...] = ()) -> Mapping[int, Id
     both = np.stack([inertias, inertias], axis=1)  # articulated and rigid inertia of each subtree
     for i in tree.leaves_to_root():
         joint, parent = tree.joints[i], tree.parents[i]
-        axes = list(joint.motion_axes)
-        U = both[i, 0][:, axes]
-        D = U[axes] + np.diag(joint.armature)
-        size = np.sqrt(np.abs(both[i, 1, axes, axes]) + np.abs(joint.armature))  # masses and moments have their units
+        S = joint.subspace
+        U = both[i, 0] @ S
+        D = S.T @ U + np.diag(joint.armature)
+        rigid = np.diagonal(S.T @ both[i, 1] @ S)
+        size = np.sqrt(np.abs(rigid) + np.abs(joint.armature))  # masses and moments have their units
         size[size == 0.0] = 1.0
         values, vectors = np.linalg.eigh(D / size / size[:, None])
         if values[0] < -LEAST_INERTIA:

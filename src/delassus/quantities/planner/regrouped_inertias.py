@@ -57,6 +57,8 @@ def _unfelt(joint: Joint, H: Array) -> Array:
     Y = np.zeros((6, 6))
     linear, angular = ({*joint.motion_axes} & {*part} for part in (LINEAR, ANGULAR))
     k = joint.axis
+    if joint.pitch:
+        linear = {k}
     i, j = (k + 1) % 3, (k + 2) % 3
     if not angular:
         Y[3:, 3:] = H[3:, 3:]

@@ -38,6 +38,7 @@ from delassus.spatial.motion import (
     from_entries,
     motion_matrix,
     plus,
+    scaled_matrix,
     turning_matrix,
 )
 from delassus.spatial.ops import Matrix, Ops
@@ -160,9 +161,12 @@ class Rates:
         """``s`` of joint i: the axes of its body frame, carried to the common frame."""
         ops, (R, p) = self.motion.ops, self.poses[i]
         columns = [ops.zeros(6, 0)]
-        for axis in self.motion.tree.joints[i].motion_axes:
+        joint = self.motion.tree.joints[i]
+        for axis in joint.motion_axes:
             e = ops.take(R, None, (axis % 3,))
             turned = (e, ops.zeros(3, 1)) if axis < 3 else (cross_matrix(ops, p) @ e, e)
+            if joint.pitch:
+                turned = turned[0] + scaled_matrix(ops, joint.pitch, e), e
             columns.append(ops.vstack(turned))
         return ops.hstack(columns)
 

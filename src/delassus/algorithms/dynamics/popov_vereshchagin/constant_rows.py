@@ -41,7 +41,7 @@ def of_held_link(ops: Ops, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | 
 def on_parent(motion: DynamicsProblem, i: int, R: Matrix, labels: tuple[Label, ...]) -> Rewritten | None:
     """Five constant rows that leave nothing but joint i free, as constant rows on the parent, or None."""
     tree, joint, p = motion.tree, motion.tree.joints[i], motion.tree.parents[i]
-    if p == WORLD or joint.nv > 1 or motion.ops.shape(R)[0] != 5:
+    if p == WORLD or joint.nv > 1 or joint.pitch or motion.ops.shape(R)[0] != 5:
         return None
     (s,) = joint.motion_axes
     axis = np.asarray(np.linalg.inv(motion_transform(joint.rotation, joint.position))[:, s], dtype=np.float64)

@@ -42,6 +42,7 @@ from delassus.algorithms.dynamics.popov_vereshchagin.steps import (
     BackSubstitution,
     Forces,
     Label,
+    Sheared,
     Step,
 )
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -114,6 +115,18 @@ class LinkElimination:
             T[at, s], T[at, at] = 1.0, -1.0
             self.change_entries(self.ops.constant(T))
             self.joined[s] = label
+
+    def shear(self, pitch: float) -> None:
+        """Put a screw's linear acceleration along its axis less ``pitch`` times the angular one in the place of it.
+
+        Then ``S`` is an axis. The change back has the opposite pitch.
+        """
+        if not pitch:
+            return
+        T, axis = np.eye(self.size), self.problem.tree.joints[self.link].axis
+        T[axis, 3 + axis] = pitch
+        self.change_entries(self.ops.constant(T))
+        self.steps.append(Sheared(T[:6, :6]))
 
     def change_entries(self, T: Matrix) -> None:
         """Put ``T z`` in the place of ``z``."""

@@ -51,9 +51,11 @@ def pv(motion: DynamicsProblem) -> DynamicsSolution:
             regular_base = not ops.nonzero(L).all() and ops.rank(L) == len(forces)
             if regular_base:
                 link.eliminate_forces(forces)  # eqs. 46, 49
+        link.shear(joint.pitch)
         for k, s in enumerate(joint.motion_axes):
             link.merge_joint_acceleration(s)
             link.eliminate_dof(s, float(joint.armature[k]), ops.take(motion.tau[i], (k,), None))
+        link.shear(-joint.pitch)
         parts.append(link.to_parent(*transform_and_drift(motion, i)))
     ops.mark("link elimination", [link.V for link in links.values()])
 

@@ -65,7 +65,9 @@ def pv_early(motion: DynamicsProblem, least: Sequence[Scalar] = ()) -> DynamicsS
         link.constrain_accelerations(links)
         link.hold_by_constants()
         regular_after = loop_rows.eliminate_before_joint(link, parts, order.block)
+        link.shear(tree.joints[i].pitch)
         link.eliminate_joint(tree.joints[i], motion.tau[i])
+        link.shear(-tree.joints[i].pitch)
         X, c = transform_and_drift(motion, i)
         if X is None:
             link.substitute_acceleration(c)

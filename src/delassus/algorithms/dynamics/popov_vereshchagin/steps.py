@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delassus.spatial.ops import Factor, Matrix, Ops, Scalar
+from delassus.spatial.rotations import Array
 
 Label = tuple[int, int]
 """A force: the constraint and the row that it belongs to; or an acceleration, of a joint or of another link.
@@ -45,6 +46,16 @@ class BackSubstitution:
 
 Step = Callable[[BackSubstitution], None]
 """Record of an elimination: called by back substitution, it finds what has been eliminated."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sheared:
+    """A link's acceleration ``T a`` for ``a`` in the entries that have taken its place."""
+
+    T: Array
+
+    def __call__(self, state: BackSubstitution) -> None:
+        state.a = state.ops.constant(self.T) @ state.a
 
 
 @dataclass(frozen=True, slots=True, eq=False)

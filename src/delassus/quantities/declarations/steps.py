@@ -118,6 +118,24 @@ STEP = Quantity(
     jacobian=_step_jacobian,
     inverts_mass=True,
 )
+STEP_CURVATURE = Quantity(
+    "step_curvature",
+    "Second derivatives of a semi-implicit time step along a costate",
+    (*STEP.inputs, "costate"),
+    (
+        Output(
+            "H",
+            ("2 nv + controls", "2 nv + controls"),
+            "second change of costate · [q; v; forces] with [q; v] before, in tangents, and joint forces or controls",
+            is_derivative=True,
+        ),
+    ),
+    _step_curvature,
+    options=CONSTRAINED | CONTROLLED,
+    has_status=True,
+    inverts_mass=True,
+    is_private=True,
+)
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",
     "Time step and its derivatives",
@@ -149,6 +167,7 @@ STEP_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
     inverts_mass=True,
+    curvature=STEP_CURVATURE,
 )
 STEP_HESSIAN = Quantity(
     "step_hessian",
@@ -169,22 +188,4 @@ STEP_HESSIAN = Quantity(
     options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
-)
-STEP_CURVATURE = Quantity(
-    "step_curvature",
-    "Second derivatives of a semi-implicit time step along a costate",
-    (*STEP.inputs, "costate"),
-    (
-        Output(
-            "H",
-            ("2 nv + controls", "2 nv + controls"),
-            "second change of costate · [q; v; forces] with [q; v] before, in tangents, and joint forces or controls",
-            is_derivative=True,
-        ),
-    ),
-    _step_curvature,
-    options=CONSTRAINED | CONTROLLED,
-    has_status=True,
-    inverts_mass=True,
-    is_private=True,
 )

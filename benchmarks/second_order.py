@@ -9,6 +9,7 @@ after one run that compiles.
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ def solve(problem: Problem, second_order: bool) -> tuple[list[float], list[float
 
 def main() -> None:
     """Print a table."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     print("| problem | least cost | iLQR: iterations | s | second order: iterations | s |\n|---|---|---|---|---|---|")
     for make in (cart_pole, quadruped, arm):
         problem = make()

@@ -289,3 +289,13 @@ def test_nothing_moves():
     assert ds.dynamics_hessian(tree, none, none, none).d2qdd_dqdq.shape == (0, 0, 0)
     assert ds.inverse_dynamics_hessian(tree, none, none, none).d2tau_dqdq.shape == (0, 0, 0)
     assert ds.step_hessian(tree, none, none, none, 0.1).d2x_dxdx.shape == (0, 0, 0)
+
+
+def test_too_many_numbers_are_refused():
+    """Tensors of a humanoid are made block by block."""
+    robot = ds.mechanisms.chain(27)
+    none = np.zeros(27)
+    with pytest.raises(ds.DelassusError, match="at most 60,000 numbers of second derivatives, got 78,732"):
+        ds.dynamics_hessian(robot, none, none, none)
+    with pytest.raises(ds.DelassusError, match="outputs: expected at most 60,000"):
+        ds.step_hessian(robot, none, none, none, 0.1)

@@ -9,6 +9,7 @@ from delassus.algorithms.dynamics.derivatives.second_step import StepCurvature
 from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow
 from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.declarations.dynamics import check_numbers
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column
@@ -73,6 +74,7 @@ def _semi_implicit(bound: BoundRequest) -> tuple[list[Matrix], StepCurvature]:
 
 
 def _step_hessian(bound: BoundRequest) -> list[Matrix]:
+    check_numbers(4 * bound.tree.nv**3)
     made, curvature = _semi_implicit(bound)
     ops, nv, found = bound.ops, bound.tree.nv, curvature.tensors()
     x, u, out = range(2 * nv), range(2 * nv, 3 * nv), list[Matrix]()

@@ -348,8 +348,9 @@ APPLICATIONS = ("gym", "pictures", "scenes")
 """Rooms above the package itself: what they are made of, users have too."""
 
 OF_THE_PACKAGE = {
-    *("simulate/ilqr", "simulate/riccati", "api/excitation", "runtime/identify", "runtime/measured"),
-    *("accuracy/least_squares", "contact/audits/audit", "contact/audits/mujoco", "contact/audits/step"),
+    *("simulate/ilqr", "simulate/riccati", "simulate/trajectory", "api/excitation", "runtime/identify"),
+    *("runtime/measured", "accuracy/least_squares", "contact/audits/audit", "contact/audits/mujoco"),
+    "contact/audits/step",
 }
 """Applications whose functions are public names of the package: they take others from the files that define them."""
 

@@ -72,7 +72,7 @@ PAGE_OF_ARRAYS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "arrays.md"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "numpy"))
+@pytest.mark.parametrize("block", PAGE_OF_ARRAYS, ids=("jax", "torch", "numpy", "second"))
 def test_snippets_on_arrays_run(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     for package in ("jax", "torch"):
         if f"import {package}" in block:

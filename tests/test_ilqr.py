@@ -307,6 +307,66 @@ def test_plans_that_are_shifted_go_on(landing):
         plans(plan.q[2], plan.v[2], later, varied=[0])
 
 
+def reaching(second_order):
+    """Costs and controls of all plans of an arm that brings its tip, a residual that is not linear, to a point."""
+    arm = ds.mechanisms.chain(3)
+    kernels = [ds.compile(arm, (), what) for what in ("step", "step_derivatives")]
+    place = ds.compile(arm, (), "kinematics", frames=ds.Frame("link3", (0.0, 0.0, 0.3)))
+    goal = place(arm.random(1))[:3, 3]
+
+    def last(q, v):
+        return np.concatenate([20.0 * (place(np.ascontiguousarray(q))[..., :3, 3] - goal), v], axis=-1)
+
+    start = 0.3 * np.ones(3), np.zeros(3), np.zeros((20, 3))
+    found = list(islice(ds.ilqr(*kernels, *start, 0.03, effort, last, second_order=second_order), 60))
+    return [plan.cost for plan in found], [plan.controls for plan in found]
+
+
+def test_second_order_converges_quadratically():
+    """Errors of controls are squared, where those of first order fall by a factor; both find one optimum."""
+    (costs, controls), (slow, of_slow) = reaching(True), reaching(False)
+    errors = np.array([np.abs(u - controls[-1]).max() for u in controls])
+    end = int(np.flatnonzero(errors > 1e-9)[-1])
+    assert errors[end - 2] < 1.0 and all(errors[k + 1] < errors[k] ** 1.5 for k in (end - 2, end - 1)), errors
+    by_first = np.array([np.abs(u - controls[-1]).max() for u in of_slow])
+    near = np.flatnonzero((by_first < 0.1) & (by_first > 1e-6))[-4:]
+    assert len(near) == 4 and np.all(by_first[near[1:]] > 0.02 * by_first[near[:-1]]), by_first
+    assert len(costs) < len(slow) and abs(costs[-1] - slow[-1]) < 1e-6 * costs[-1]
+
+
+TARGETS = {"kp": 3.0 * np.ones(3), "kd": 0.3 * np.ones(3)}
+"""Gains of joints whose targets are controls."""
+
+
+@pytest.mark.parametrize(("control", "given"), [("tau", {}), ("pd", TARGETS)])
+def test_second_order_over_constraints_and_controls(control, given):
+    """Under forces of constraints in the cost, by joint forces and targets: the optimum of first order, but sooner."""
+    leg = ds.mechanisms.pendulum(3)
+    held = ds.Distance(ds.Frame(leg.link_names[-1], (0.0, 0.0, -0.5)), "world")
+    outputs = ("q_next", "v_next", "forces"), ("A", "B", "C", "D")
+    step, changes = (
+        ds.compile(leg, held, what, outputs=names, baumgarte=5.0, control=control)
+        for what, names in zip(("step", "step_derivatives"), outputs, strict=True)
+    )
+    q0 = np.array([0.3, 0.5, -0.4])
+
+    def along(t, q, v, u, f):
+        return np.concatenate([0.3 * u, 0.1 * np.sin(q), 0.01 * f * f], axis=-1)
+
+    def last(q, v):
+        return 10.0 * np.concatenate([np.sin(q - 0.5), v], axis=-1)
+
+    ends = []
+    for second_order in (False, True):
+        found = ds.ilqr(
+            step, changes, q0, 0 * q0, np.zeros((12, 3)), 0.02, along, last, second_order=second_order, **given
+        )
+        plans = list(islice(found, 80))
+        ends.append((plans[-1].cost, len(plans)))
+    (cost, many), (of_second, few) = ends
+    assert abs(cost - of_second) < 1e-7 * cost and few < many, ends
+
+
 def test_refused(rolling):
     q0, (step, derivatives) = rolling
     start, zero = (q0, np.zeros(6)), np.zeros((STEPS, 6))
@@ -336,6 +396,8 @@ def test_refused(rolling):
             ds.ilqr(step_of_rod, other, *at, *rest)
     with pytest.raises(ds.DelassusError, match=r"controls: expected finite numbers of shape \(n, 6\)"):
         ds.ilqr(step, derivatives, *start, zero[:, :3], *rest)
+    with pytest.raises(ds.DelassusError, match="second_order: expected kernels of semi-implicit steps without impacts"):
+        ds.ilqr(step, derivatives, *start, zero, *rest, second_order=True)
     with pytest.raises(ds.DelassusError, match="varied: expected numbers of controls"):
         ds.ilqr(step, derivatives, *start, zero, *rest, varied=[6])
     with pytest.raises(ds.DelassusError, match="controls: expected some whose steps are all solved"):

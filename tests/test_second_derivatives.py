@@ -9,7 +9,7 @@ import delassus as ds
 from random_trees import some_constraints, some_mechanism, with_rotors
 from test_dynamics import everything, pairs, state
 from test_dynamics_derivatives import PAYLOAD, SOLVED, as_regular, goals, is_regular, joint_kinds, kinds_in_turn, places
-from tools import error, extended, random_frame
+from tools import direct, error, extended, random_frame
 
 STEP = 1e-3
 """Step of differences of sixth order in extended precision, in rad or m: its sixth power, and 1e-16 over it."""
@@ -193,6 +193,46 @@ def check_step(tree, states, constraints):
         assert np.abs(actual - x).max() <= DIFFERENCE * np.abs(expected).max()
 
 
+DRIVEN = """
+    <mujoco><worldbody><body><joint type="hinge" name="a" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/>
+      <body name="tip" pos=".5 0 0"><joint name="b" type="hinge" axis="1 1 0"/><geom size=".1" pos=".3 0 .2"/></body>
+    </body></worldbody><actuator>
+      <general joint="a" gaintype="affine" gainprm="2 3 4" biastype="affine" biasprm="1 -2 -3"/>
+      <position joint="b" kp="5"/></actuator></mujoco>
+    """
+"""An arm whose actuators have forces that are products of controls with lengths and rates."""
+
+
+@pytest.mark.parametrize("control", ["tau", "actuators", "pd"])
+def test_steps_along_costates(control):
+    """Differences of products of ``A``, ``B``, ``C`` and ``D`` with a costate, as `ilqr` takes them."""
+    tree, rng = ds.load(DRIVEN) if control == "actuators" else ds.mechanisms.star(2, 2), np.random.default_rng(0)
+    point = ds.Distance(ds.Frame("tip", (0.3, 0.1, 0.2)), "world") if control == "actuators" else ds.Point("branch1_2")
+    q, v, _ = state(tree, rng)
+    size = {"tau": tree.nv, "actuators": tree.nu, "pd": tree.nq}[control]
+    gains = {name: x * np.ones(tree.nv) for name, x in (("kp", 3.0), ("kd", 0.3)) if control == "pd"}
+    states = {"q": q, "v": v, "tau": rng.normal(size=size), "dt": np.array(0.1)}
+    p = rng.normal(size=2 * tree.nv + point.size)
+    options = {"control": control, "baumgarte": 5.0, **gains}
+    found = direct(tree, "step_curvature", {**states, "costate": p}, point, **options)["H"]
+    outputs = ("A", "B", "C", "D")
+
+    def gradient(which):
+        def of(d):
+            at, n = moved(tree, states, which, d), tree.nv
+            kernel = ds.compile(tree, point, "step_derivatives", outputs=outputs, control=control, baumgarte=5.0)
+            named = {**at, **{name: np.broadcast_to(x, (len(d), n)) for name, x in gains.items()}}
+            named[kernel.request.control] = named["tau"]
+            A, B, C, D = kernel(*(named[a.name] for a in kernel.arguments))
+            by_x, by_u = np.concatenate([A, C], axis=1), np.concatenate([B, D], axis=1)
+            return {"": np.einsum("i,kij->kj", p, np.concatenate([by_x, by_u], axis=2))}
+
+        return differences(of, tree.nv if which != "tau" else size)[""]
+
+    expected = mean(np.concatenate([gradient(which) for which in ("q", "v", "tau")], axis=-1))
+    assert error(found, expected) < DIFFERENCE
+
+
 # -- what is returned ------------------------------------------------------------------------------------------------
 
 
@@ -249,3 +289,13 @@ def test_nothing_moves():
     assert ds.dynamics_hessian(tree, none, none, none).d2qdd_dqdq.shape == (0, 0, 0)
     assert ds.inverse_dynamics_hessian(tree, none, none, none).d2tau_dqdq.shape == (0, 0, 0)
     assert ds.step_hessian(tree, none, none, none, 0.1).d2x_dxdx.shape == (0, 0, 0)
+
+
+def test_too_many_numbers_are_refused():
+    """Tensors of a humanoid are made block by block."""
+    robot = ds.mechanisms.chain(27)
+    none = np.zeros(27)
+    with pytest.raises(ds.DelassusError, match="at most 60,000 numbers of second derivatives, got 78,732"):
+        ds.dynamics_hessian(robot, none, none, none)
+    with pytest.raises(ds.DelassusError, match="outputs: expected at most 60,000"):
+        ds.step_hessian(robot, none, none, none, 0.1)

@@ -224,7 +224,7 @@ if _typing.TYPE_CHECKING:
     from delassus.runtime.identify import Identification, identify
     from delassus.runtime.kernel import Kernel
     from delassus.runtime.rollouts.rollout import rollout
-    from delassus.simulate.ilqr import Plan, ilqr
+    from delassus.simulate.ilqr import ilqr
     from delassus.simulate.simulator import Simulator
     from delassus.spatial.trace.graph import OperationCount
 
@@ -335,7 +335,7 @@ _LATER = {
     "Kernel": "delassus.runtime.kernel",
     "OperationCount": "delassus.spatial.trace.graph",
     "OperationReport": "delassus.quantities.trace",
-    "Plan": "delassus.simulate.ilqr",
+    "Plan": "delassus.simulate.trajectory",
     "Scene": "delassus.contact.scene",
     "Simulator": "delassus.simulate.simulator",
     "compile": "delassus.runtime.compile",

@@ -127,6 +127,8 @@ class Quantity:
         all inputs, by formulas and in tangents of configurations; programs are differentiated for the others.
     by_option : mapping of str to Quantity
         What it is where options of these names are given.
+    curvature : Quantity or None
+        Of derivatives of a time step, second ones along a costate.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Quantity:
     report: Callable[..., Any] | None = None
     jacobian: Callable[[Any], Sequence[Sequence[Matrix]]] | None = None
     by_option: Mapping[str, Quantity] = field(default_factory=dict)
+    curvature: Quantity | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In the same order in every process."""

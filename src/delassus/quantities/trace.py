@@ -198,7 +198,8 @@ def _is_finite(traced: Trace) -> Expression:
     ops, nodes = traced.ops, {node for of_result in traced.computed for node in of_result}
     for of_total, total in ops.totals:
         if nodes.issuperset(of_total):
-            nodes = nodes.difference(of_total) | {total}
+            nodes.difference_update(of_total)
+            nodes.add(total)
     whole = Expression(ops, ops.total(sorted(nodes)))
     is_finite: Expression = ops.less(ops.copysign(whole, 1.0), sys.float_info.max)
     return is_finite

@@ -4,7 +4,7 @@ Columns are changes of the n controls that vary, of the state in its tangent, an
 ``F`` of ``[δx⁺; 1] = F [δu; δx; 1]``, whose last column has by how much a step misses the next state, and residuals
 ``r + J δ = [J r] [δu; δx; 1]``,
 
-``Q = Fᵀ V⁺ F + [J r]ᵀ [J r]``,   ``δu = K [δx; 1]``,   ``K = −(Q_uu + damping)⁻¹ Q_ux``,
+``Q = Fᵀ V⁺ F + [J r]ᵀ [J r] + H``,   ``δu = K [δx; 1]``,   ``K = −(Q_uu + damping)⁻¹ Q_ux``,
 ``V = Q_xx + Kᵀ (Q_uu K + Q_ux) + Q_uxᵀ K``,
 
 which is the cost of what ``K`` does, damped or not: ``½ [δx; 1]ᵀ V [δx; 1]``. Controls that would leave their room are
@@ -44,6 +44,9 @@ class QuadraticModel(NamedTuple):
         Numbers of controls.
     room : (2, T, n) array
         Their least and largest changes.
+    H, H_end : (T, nx + nu, nx + nu) and (nx, nx) arrays
+        Second derivatives of costs of steps and of the end beside those of squares of linear residuals; without entries
+        if there are none.
     """
 
     A: Array
@@ -55,6 +58,8 @@ class QuadraticModel(NamedTuple):
     r_end: Array
     varied: Any
     room: Array
+    H: Array
+    H_end: Array
 
 
 class StageColumns(NamedTuple):
@@ -100,21 +105,13 @@ def _backward(
     end: int,
 ) -> None:
     """Steps from the one before ``end`` back to the first of some; the last ones start from the end's residuals."""
-    A, B, gaps, J, r, J_end, r_end, varied, room = model
+    A, B, gaps, J, r, J_end, r_end, varied, room, H, H_end = model
     F, _, Q, V, K, left, right, row = numbers
     T, nx, n, m = A.shape[0], A.shape[1], varied.size, r.shape[1]
     one, blocks, nx_blocks, L = n + nx, registers.Q.shape[1], F.shape[0] // BLOCK, np.zeros((n, n))
     held: Any = np.zeros(n, np.int64)
     if end == T:
-        for e in range(r_end.size):
-            for j in range(nx):
-                row[0, n + j] = J_end[e, j]
-            row[0, one] = r_end[e]
-            for i in range(n, one + 1):
-                if row[0, i] != 0.0:
-                    for j in range(i, one + 1):
-                        V[i - n, j] += row[0, i] * row[0, j]
-        _mirror(V, n, nx + 1)
+        _at_end(V, row, J_end, r_end, H_end, n)
         F[nx, one] = 1.0
     for t in range(end - 1, first - 1, -1):
         for i in range(nx):
@@ -141,6 +138,8 @@ def _backward(
                 if row[0, i] != 0.0:
                     for j in range(i // BLOCK, blocks):
                         registers.Q[i, j] += row[0, i] * registers.residual[0, j]
+        if H.shape[1] > 0:
+            _curve(Q, H, t, varied, nx)
         _follow(numbers, registers.K, L, held, room, t, damping, one)
         for a in range(n):  # V = Q_xx + [K Q_ux]ᵀ [Q_uu K + Q_ux; K]; of free controls, Q_uu K + Q_ux = −damping K
             for j in range(n, one + 1):
@@ -159,6 +158,33 @@ def _backward(
             for j in range(i, nx + 1):
                 V[i, n + j] += Q[n + i, n + j]
         _mirror(V, n, nx + 1)
+
+
+@inlined
+def _at_end(V: Array, row: Array, J_end: Array, r_end: Array, H_end: Array, n: int) -> None:
+    """``V`` after the last step, that of the residuals of the end."""
+    nx = J_end.shape[1]
+    for e in range(r_end.size):
+        for j in range(nx):
+            row[0, n + j] = J_end[e, j]
+        row[0, n + nx] = r_end[e]
+        for i in range(n, n + nx + 1):
+            if row[0, i] != 0.0:
+                for j in range(i, n + nx + 1):
+                    V[i - n, j] += row[0, i] * row[0, j]
+    for i in range(H_end.shape[0]):
+        for j in range(i, nx):
+            V[i, n + j] += H_end[i, j]
+    _mirror(V, n, nx + 1)
+
+
+@inlined
+def _curve(Q: Array, H: Array, t: int, varied: Any, nx: int) -> None:
+    """Add second derivatives of a step."""
+    n = varied.size
+    for i in range(n + nx):
+        for j in range(i, n + nx):
+            Q[i, j] += H[t, nx + varied[i] if i < n else i - n, nx + varied[j] if j < n else j - n]
 
 
 @compiled

@@ -36,7 +36,7 @@ def cluster_aba(motion: DynamicsProblem) -> DynamicsSolution:
     for first, *_ in (cluster.links for cluster in reversed(body.clusters)):
         own, parent = body.tied.get(first), tree.parents[first]
         if own is None:
-            u[first] = motion.tau[first] - ops.take(p[first], tree.joints[first].motion_axes, None)
+            u[first] = motion.tau[first] - tree.joints[first].across(ops, p[first])
             if parent != WORLD:
                 b = p[first] + body.Ha[first] @ motion.c[first]
                 p[parent] = p[parent] + body.bias_to_parent(first, b, u[first], motion.tau[first])
@@ -94,7 +94,7 @@ def _held_forces(
     left, below = dict[int, Matrix](), list[Matrix]()
     for i, x in reversed([*zip(own.links, g, strict=True)]):
         joint, parent = tree.joints[i], tree.parents[i]
-        left[i] = motion.tau[i] - ops.take(f[i], joint.motion_axes, None)
+        left[i] = motion.tau[i] - joint.across(ops, f[i])
         if joint.armature.any():
             left[i] = left[i] - scaled(ops, list(joint.armature), x)
         if parent in f:

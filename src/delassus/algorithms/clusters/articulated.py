@@ -87,13 +87,13 @@ class ArticulatedClusters(Articulated):
 
         # leaves → root: F = Hᶜ_i S_i, M_ii = Sᵀ F, and up the support F ← X_jᵀ F, M_ij = Fᵀ S_j
         for i in cluster.links:
-            j, F[i] = i, ops.take(composite[i], None, self._axes[i])
-            own = ops.take(F[i], self._axes[i], None)
+            j, F[i] = i, joints[i].columns(ops, composite[i])
+            own = joints[i].across(ops, F[i])
             armature = ops.constant(np.diag(joints[i].armature))
             blocks[at(i), at(i)] = ops.sym_add(own, armature) if joints[i].armature.any() else own
             while parents[j] != cluster.parent:
                 j, F[i] = parents[j], self._X[j].forces_to_parent(F[i])
-                blocks[at(i), at(j)] = ops.transpose(ops.take(F[i], self._axes[j], None))
+                blocks[at(i), at(j)] = ops.transpose(joints[j].across(ops, F[i]))
             F[i] = ops.zeros(*ops.shape(F[i])) if cluster.parent == WORLD else self._X[j].forces_to_parent(F[i])
         M = symmetric(ops, [joints[i].nv for i in cluster.links], blocks)
 

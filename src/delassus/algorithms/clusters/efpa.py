@@ -94,7 +94,7 @@ def _through(problem: Problem, own: TiedCluster, link: int, K: Matrix) -> Passed
     """Rows on a link of a cluster, on its way to the link below."""
     ops, tree, rigid, along, i = problem.ops, problem.tree, K, dict[int, Matrix](), link
     while i != own.parent:
-        along[i] = ops.take(rigid, None, tree.joints[i].motion_axes)
+        along[i] = tree.joints[i].columns(ops, rigid)
         rigid = problem.X[i].rows_to_parent(rigid) if tree.parents[i] != WORLD else rigid
         i = tree.parents[i]
     m = ops.shape(K)[0]
@@ -105,12 +105,11 @@ def _through(problem: Problem, own: TiedCluster, link: int, K: Matrix) -> Passed
 def _carried(problem: Problem, own: TiedCluster, link: int, moved: Matrix, qdd: Matrix) -> Matrix:
     """Accelerations of a link of a cluster, of those of the link below and of its joints (k × columns)."""
     ops, tree, start = problem.ops, problem.tree, 0
-    columns, at = range(ops.shape(qdd)[1]), dict[int, range]()
+    at = dict[int, range]()
     for i in own.links:
         at[i] = range(start, start + tree.joints[i].nv)
         start = at[i].stop
     for i in (i for i in tree.support(link) if i in at):
         moved = problem.X[i].motions_to_child(moved) if tree.parents[i] != WORLD else moved
-        joint = ops.put(ops.take(qdd, at[i], None), (6, len(columns)), tree.joints[i].motion_axes, columns)
-        moved = moved + joint
+        moved = moved + tree.joints[i].along(ops, ops.take(qdd, at[i], None))
     return moved

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
 from delassus.algorithms.dynamics.derivatives.second import SECOND_DERIVATIVES
+from delassus.errors import ConfigurationError
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.results import solved
 from delassus.spatial.ops import Matrix
+
+MOST_NUMBERS = 60_000
+"""Numbers of second derivatives that a program makes at once: those of a block of states lie on the stack."""
+
+
+def check_numbers(numbers: int) -> None:
+    """Refuse programs of too many second derivatives."""
+    if numbers > MOST_NUMBERS:
+        wanted, advice = f"at most {MOST_NUMBERS:,} numbers of second derivatives", 'Name some: ("d2qdd_dqdq",), say.'
+        raise ConfigurationError("outputs", wanted, f"{numbers:,}", f"Compile several kernels. {advice}")
 
 
 def _dynamics(bound: BoundRequest) -> list[Matrix]:
@@ -33,6 +46,8 @@ def _derivatives(bound: BoundRequest) -> list[Matrix]:
 
 
 def _hessian(bound: BoundRequest) -> list[Matrix]:
+    wanted = [o for o in bound.request.quantity.outputs if o.name in SECOND_DERIVATIVES]
+    check_numbers(sum(math.prod(bound.request.shape_of(o)) for o in wanted))
     found, second = bound.second_derivatives(bound.motion())
     first = [found.changes[name] for name in DERIVATIVES]
     return [found.solution.qdd, found.solution.forces, *first, *second.tensors()]

@@ -11,6 +11,7 @@ from delassus.algorithms.dynamics.derivatives.step import step_derivatives as di
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
 from delassus.algorithms.dynamics.proximal import ProximalPoint
 from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.declarations.dynamics import check_numbers
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column, over_sizes
@@ -75,6 +76,7 @@ def _semi_implicit(bound: BoundRequest) -> tuple[list[Matrix], StepCurvature]:
 
 
 def _step_hessian(bound: BoundRequest) -> list[Matrix]:
+    check_numbers(4 * bound.tree.nv**3)
     made, curvature = _semi_implicit(bound)
     ops, nv, found = bound.ops, bound.tree.nv, curvature.tensors()
     x, u, out = range(2 * nv), range(2 * nv, 3 * nv), list[Matrix]()
@@ -158,6 +160,24 @@ CLOSED_STATE = Quantity(
     inverts_mass=True,
     is_private=True,
 )
+STEP_CURVATURE = Quantity(
+    "step_curvature",
+    "Second derivatives of a semi-implicit time step along a costate",
+    (*STEP.inputs, "costate"),
+    (
+        Output(
+            "H",
+            ("2 nv + controls", "2 nv + controls"),
+            "second change of costate · [q; v; forces] with [q; v] before, in tangents, and joint forces or controls",
+            is_derivative=True,
+        ),
+    ),
+    _step_curvature,
+    options=CONSTRAINED | CONTROLLED,
+    has_status=True,
+    inverts_mass=True,
+    is_private=True,
+)
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",
     "Time step and its derivatives",
@@ -189,6 +209,7 @@ STEP_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
     inverts_mass=True,
+    curvature=STEP_CURVATURE,
 )
 STEP_HESSIAN = Quantity(
     "step_hessian",
@@ -209,22 +230,4 @@ STEP_HESSIAN = Quantity(
     options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
-)
-STEP_CURVATURE = Quantity(
-    "step_curvature",
-    "Second derivatives of a semi-implicit time step along a costate",
-    (*STEP.inputs, "costate"),
-    (
-        Output(
-            "H",
-            ("2 nv + controls", "2 nv + controls"),
-            "second change of costate · [q; v; forces] with [q; v] before, in tangents, and joint forces or controls",
-            is_derivative=True,
-        ),
-    ),
-    _step_curvature,
-    options=CONSTRAINED | CONTROLLED,
-    has_status=True,
-    inverts_mass=True,
-    is_private=True,
 )

@@ -18,7 +18,7 @@ Rows that depend on one another have no second derivatives of forces here. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -102,8 +102,7 @@ class SecondDerivatives:
         lam, mu = response.A @ weights, -(response.df_dtau @ weights)
         if of_forces is not None:
             lam, mu = lam + ops.transpose(response.df_dtau) @ of_forces, mu + response.inverse @ of_forces
-        (turned,) = self._products([parts := self._parts(lam, mu)])
-        return self._on_root(self._whole(lam, parts, turned), weights)
+        return self._on_root(self._along(lam, mu), weights)
 
     def _each(self) -> list[Second]:
         """Those of each acceleration, and of each force."""
@@ -111,8 +110,7 @@ class SecondDerivatives:
         lam = ops.hstack([response.A, ops.transpose(response.df_dtau)])
         mu = ops.hstack([-response.df_dtau, response.inverse])
         weights = [(ops.take(lam, None, (k,)), ops.take(mu, None, (k,))) for k in range(nv + m)]
-        parts = ops.map(self._parts, weights)
-        out = [self._whole(*x) for x in zip([x for x, _ in weights], parts, self._products(parts), strict=True)]
+        out = [Second(*x) for x in ops.map(self._along, weights)]
         for k in range(6 if self._rates.root != WORLD else 0):
             out[k] = self._on_root(out[k], ops.put(ops.eye(1), (nv, 1), (k,), (0,)))
         return out
@@ -124,6 +122,20 @@ class SecondDerivatives:
             return found
         own = gravity_curvature(self._rates, ops.take(weights, range(6), None))
         return found._replace(qq=found.qq - ops.put(own, (nv, nv), range(6), range(6)))
+
+    def _along(self, lam: Matrix, mu: Matrix) -> Second:
+        """Those along multipliers (nv × 1) and (m × 1), but for a floating root's drift."""
+        ops, (nv, _, n) = self._motion.ops, self._widths
+        qq, qv, vv, E = self._parts(lam, mu)
+        turned = E @ self._z
+        by_q, by_v, by_tau = (
+            ops.take(turned, None, range(*ends)) for ends in ((0, nv), (nv, 2 * nv), (2 * nv, 2 * nv + n))
+        )
+        qq, qv = ops.sym_add(qq, _both(ops, by_q)), qv + by_v
+        if self._controls is None:
+            return Second(-qq, -qv, -vv, -by_tau, ops.zeros(nv, n), ops.zeros(n, n))
+        own = self._controls(lam)
+        return Second(own.qq - qq, own.qv - qv, own.vv - vv, own.qtau - by_tau, own.vtau, own.tautau)
 
     def _parts(self, lam: Matrix, mu: Matrix) -> list[Matrix]:
         """``ℓ_qq``, ``ℓ_qv``, ``ℓ_vv`` and ``E_qᵀ`` (nv × nv + m) along multipliers (nv × 1) and (m × 1)."""
@@ -153,25 +165,6 @@ class SecondDerivatives:
             on_drift = on_drift + scaled(ops, armature.tolist(), root)
         own = gravity_curvature(rates, on_drift)
         return [total.qq - ops.put(own, (nv, nv), range(6), range(6)), total.qv, total.vv, E]
-
-    def _products(self, parts: Sequence[Sequence[Matrix]]) -> list[Matrix]:
-        """``E_qᵀ z_x`` (nv × 2 nv + n) of each."""
-        ops, nv = self._motion.ops, self._motion.tree.nv
-        if not parts:
-            return []
-        made = ops.product(ops.vstack([E for *_, E in parts]), self._z)
-        return [ops.take(made, range(k * nv, (k + 1) * nv), None) for k in range(len(parts))]
-
-    def _whole(self, lam: Matrix, parts: Sequence[Matrix], turned: Matrix) -> Second:
-        ops, (nv, _, n), (qq, qv, vv, _) = self._motion.ops, self._widths, parts
-        by_q, by_v, by_tau = (
-            ops.take(turned, None, range(*ends)) for ends in ((0, nv), (nv, 2 * nv), (2 * nv, 2 * nv + n))
-        )
-        qq, qv = ops.sym_add(qq, _both(ops, by_q)), qv + by_v
-        if self._controls is None:
-            return Second(-qq, -qv, -vv, -by_tau, ops.zeros(nv, n), ops.zeros(n, n))
-        own = self._controls(lam)
-        return Second(own.qq - qq, own.qv - qv, own.vv - vv, own.qtau - by_tau, own.vtau, own.tautau)
 
 
 def _both(ops: Ops, a: Matrix) -> Matrix:

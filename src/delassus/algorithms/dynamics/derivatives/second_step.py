@@ -78,7 +78,8 @@ class StepCurvature:
             by_both, by_u = found
             along = ops.take(self._along_u, rows, None)
             crossed = ops.put(by_both @ along, (width, width), rows, range(width))
-            total = total + ops.transpose(along) @ by_u @ along + crossed + ops.transpose(crossed)
+            turned = ops.sym_product(ops.transpose(along), by_u @ along)
+            total = total + turned + crossed + ops.transpose(crossed)
         return total
 
 

@@ -154,6 +154,7 @@ def of_models(folder):
         "Rows": {"first": "a", "second": None, "K": 3, "axes": "local"},
         "Distance": {"first": "a", "second": "b", "length": 1.0},
         "SpringDamper": {"first": "a", "second": "b", "stiffness": 1.0, "damping": 1.0, "length": 1.0},
+        "Bushing": {"first": "a", "second": "b", "stiffness": np.ones(6), "damping": np.ones(6)},
         "JointRows": {"rows": {"j": 1.0}, "rest": [0.0]}, "CenterOfMass": {},
         "Contact": {"frame": "a", "shape": contact.Sphere(0.1), "ground": "input", "friction": 0.5, "restitution": 0.1,
                     "torsional": 0.01, "rolling": 0.01, "surface_velocity": (0.0, 0.0, 0.0)},

@@ -189,6 +189,11 @@ constraints/rows.py
   test_pairs.py::test_rows_between_links_are_those_of_welds_and_come_with_calls
     second, K = None, second → second, K = second, second
 constraints/spring.py
+  test_bushings.py::test_energies_and_steps_by_their_gradients[0]
+    return ops.transpose(changes) → return changes
+    rates = np.stack([np.r_[k, 0.0 * d], → rates = np.stack([np.r_[k, k],
+  test_bushings.py::test_kernels_go_as_scenes_do_and_have_derivatives[0]
+    + _turning_rate(ops, turn, A @ w, w) → + 0.0 * _turning_rate(ops, turn, A @ w, w)
   test_lock.py::test_what_goes_with_a_joint_is_named
     Distance.without(self.at_rest(tree, tree.neutral()), tree, other, values)
       → Distance.without(self, tree, other, values)

@@ -10,23 +10,15 @@ from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from random_trees import SINGLE, RawJoint, RawLink, build_tree, joint_kinds, some_link, some_mechanism
-from tools import error, random_frame, random_rotation
+from tools import SMALL_STEPS, error, random_frame, random_rotation, slope
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
 AGREEMENT = 1e-9
 """Accelerations by joints and by rows, relative: round-off of two mass matrices; 1e-12 seen."""
 
-STEP, DIFFERENCE = 1e-5, 1e-8
+DIFFERENCE = 1e-8
 """Of differences of order four."""
-
-STEPS = np.array([1.0, -1.0, 2.0, -2.0])[:, None] * STEP
-
-
-def slope(one, two, three, four):
-    """Derivative by values at `STEPS`."""
-    return (8 * (one - two) - (three - four)) / (12 * STEP)
-
 
 TURN, SLIDE = joint_kinds.REVOLUTE, joint_kinds.PRISMATIC
 
@@ -113,8 +105,8 @@ def test_pairs_are_the_joints_that_they_say(name, turned):
         errors = ds.compile(both.apart, both.pair, "constraint_errors")
         assert max(np.abs(x).max() for x in errors(q, v)) < 1e-13
         u = np.random.default_rng(seed).normal(size=12)
-        moved = both.apart.integrate(np.tile(q, (4, 1)), STEPS * u)
-        rate = slope(*errors(moved, np.zeros_like(STEPS * u))[0])
+        moved = both.apart.integrate(np.tile(q, (4, 1)), SMALL_STEPS * u)
+        rate = slope(*errors(moved, np.zeros_like(SMALL_STEPS * u))[0])
         assert error(rate, ds.jacobian(both.apart, both.pair, q) @ u) < DIFFERENCE
 
 
@@ -141,7 +133,7 @@ def test_drifts_and_errors_by_differences(ends):
         for kind in some_kinds(tree, rng, *pair.get(ends, (a, b))):
             q, v, u = tree.random(rng), *rng.normal(size=(2, tree.nv))
             drift = ds.jacobian_drift(tree, kind, q, v, **given)
-            moved = tree.integrate(np.tile(q, (4, 1)), STEPS * v)
+            moved = tree.integrate(np.tile(q, (4, 1)), SMALL_STEPS * v)
             expected = slope(*ds.jacobian(tree, kind, moved, **given)) @ v
             assert np.abs(drift - expected).max() < DIFFERENCE * (1.0 + np.abs(expected).max()), kind
             if given or not kind.has_position_error:
@@ -149,8 +141,10 @@ def test_drifts_and_errors_by_differences(ends):
             closed = ds.close_loops(tree, kind, q)
             if closed.status.item().name != "CLOSED":
                 continue
-            moved = tree.integrate(np.tile(closed.q, (4, 1)), STEPS * u)
-            errors = ds.compile(tree, kind, "constraint_errors", outputs="errors")(moved, np.zeros_like(STEPS * u))
+            moved = tree.integrate(np.tile(closed.q, (4, 1)), SMALL_STEPS * u)
+            errors = ds.compile(tree, kind, "constraint_errors", outputs="errors")(
+                moved, np.zeros_like(SMALL_STEPS * u)
+            )
             expected = ds.jacobian(tree, kind, closed.q) @ u
             assert np.abs(slope(*errors) - expected).max() < DIFFERENCE * (1.0 + np.abs(expected).max()), kind
 

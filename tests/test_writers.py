@@ -24,7 +24,7 @@ from internals import (
 )
 from pinocchio_models import FILES, SIMPLE, pin, random_model
 from random_trees import some_mechanism
-from tools import ROUND_OFF, error, frame_pose, random_rotation
+from tools import ROUND_OFF, error, frame_pose, random_frame, random_rotation
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -437,6 +437,38 @@ def test_loops_as_mjcf(tmp_path):
     other = replace(tree, constraints=(ds.Hinge("link3"), ds.Distance("link4", "link2"), ds.CenterOfMass()))
     with pytest.warns(DelassusWarning, match=r"3 constraints \(Hinge\('link3', 5 rows\), Distance"):
         other.to_mjcf()
+
+
+@pytest.mark.peer
+def test_springs_are_tendons_between_sites(tmp_path):
+    """Of links, the world, and places that frames have: MuJoCo's forces at rest are theirs; read again, alike."""
+    mujoco = pytest.importorskip("mujoco")
+    rng = np.random.default_rng(0)
+    tree = ds.mechanisms.star(2, 3, root="fixed").attach(
+        "branch2_3", ds.mechanisms.chain(1), (0.1, 0.2, 0.0), prefix="p_"
+    )
+    ends = [random_frame(rng, name) for name in ("branch1_3", "world", "branch2_2")]
+    springs = (
+        ds.SpringDamper(ends[0], ends[1], 200.0, 3.0, length=0.4),
+        ds.SpringDamper(ends[2], ends[0], 90.0, length=0.1),
+        ds.SpringDamper("branch2_1", ds.Frame("p_link1", (0.1, 0, 0)), 0.0, 2.0),
+    )
+    tree = replace(tree, constraints=(*springs, ds.Point("branch1_3", "branch2_3")))
+    model = mujoco.MjModel.from_xml_string(tree.to_mjcf())
+    data, back = mujoco.MjData(model), as_mjcf(tmp_path, tree)
+    numbers = [[c.along_line(robot) for c in of] for robot, of in ((back, back.constraints[1:]), (tree, springs))]
+    np.testing.assert_allclose(*numbers, rtol=1e-12)
+    q = tree.random(rng)
+    data.qpos[:] = q
+    mujoco.mj_forward(model, data)
+    energy = lambda x: sum(c.energy(tree, x) for c in springs)  # noqa: E731
+    at = 1e-5 * np.eye(tree.nv)
+    force = [(energy(q - x) - energy(q + x)) / 2e-5 for x in at]
+    np.testing.assert_allclose(data.qfrc_passive, force, atol=1e-6 * np.abs(force).max())
+    again = as_mjcf(tmp_path, back)
+    assert again.frames.keys() == back.frames.keys() and again.constraints == back.constraints
+    with pytest.warns(DelassusWarning, match=r"1 constraints? \(Bushing"):
+        replace(tree, constraints=(ds.Bushing("branch1_2", "world", np.ones(6)),)).to_mjcf()
 
 
 # -- trees made of others, and names -------------------------------------------------------------------------------

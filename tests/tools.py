@@ -115,6 +115,15 @@ def random_rotation(rng):
     return Q if np.linalg.det(Q) > 0 else -Q
 
 
+SMALL_STEPS = 1e-5 * np.array([1.0, -1.0, 2.0, -2.0])[:, None]
+"""Where values are that `slope` takes (4, 1)."""
+
+
+def slope(one, two, three, four):
+    """Derivative by values at `SMALL_STEPS`, of order four."""
+    return (8 * (one - two) - (three - four)) / 12e-5
+
+
 def random_frame(rng, link, reach=0.3):
     """Frame anywhere on a link."""
     return ds.Frame(link, rng.uniform(-reach, reach, 3), random_rotation(rng))

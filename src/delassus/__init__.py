@@ -26,6 +26,7 @@ Constraints
     `Orientation`             three rows: a link does not turn
     `Distance`                one row: two points stay as far apart as they are
     `SpringDamper`            a force between two points, of steps with contacts
+    `Bushing`                 forces and torques between two frames, of steps with contacts
     `CenterOfMass`            three rows: the centre of mass does not move
     `JointRows`               rows on joints: couplings, mimics
     `Rows`                    any rows on a link, or between two
@@ -184,6 +185,7 @@ from delassus.api.regressors import BaseParameters, base_parameters, regressor
 from delassus.api.sensors import sensors
 from delassus.api.steps import step_derivatives, step_hessian
 from delassus.constraints import (
+    Bushing,
     CenterOfMass,
     Contact,
     Cylindrical,
@@ -234,6 +236,7 @@ __all__ = [
     "OSIM_METHODS",
     "BaseParameters",
     "Baumgarte",
+    "Bushing",
     "CenterOfMass",
     "ClosedLoops",
     "Contact",

@@ -13,6 +13,7 @@ constraint        rows  meaning
 `Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
 `Distance`        1     the distance between two origins stays as it is
 `SpringDamper`    1     none is held: a force along the line between two origins; of contact steps
+`Bushing`         any   none is held: forces along and torques about three axes, between two frames; of contact steps
 `Rows`            any   any rows on the twist of a link, or of two; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move
@@ -46,7 +47,7 @@ from delassus.constraints.joint_rows import BoundedJoint, JointRows, bounded_joi
 from delassus.constraints.pairs import Cylindrical, Hinge, Orientation, Planar, Point, Prismatic, Universal, Weld
 from delassus.constraints.rows import ROW_LAYOUT, Rows
 from delassus.constraints.sensors import Sensor
-from delassus.constraints.spring import SpringDamper
+from delassus.constraints.spring import Bushing, SpringDamper
 
 __all__ = [
     "PLACEMENT",
@@ -55,6 +56,7 @@ __all__ = [
     "Argument",
     "At",
     "BoundedJoint",
+    "Bushing",
     "Candidate",
     "CenterOfMass",
     "Constraint",

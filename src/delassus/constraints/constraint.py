@@ -297,6 +297,10 @@ class Constraint(ByContent):
         """Rows (m, 6) on the relative twist of its frames, in their axes, that are numbers; None of other rows."""
         return None
 
+    def along_line(self, tree: Tree) -> tuple[float, float, float] | None:
+        """Stiffness, damping and length of a spring along the line between its two frames; None of others."""
+        return None
+
     def couplings(self) -> list[tuple[dict[str, float], float]] | None:
         """Coefficients of positions by joint, and their sum, of rows on joints of one degree of freedom; else None."""
         return None

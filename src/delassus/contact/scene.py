@@ -12,7 +12,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint, SpringDamper
+from delassus.constraints import Constraint
+from delassus.constraints.spring import AnySpring
 from delassus.contact.filters import FLOOR, FrictionRule, check_pair_materials
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.contact.scene_parts import (
@@ -77,7 +78,7 @@ class Scene(Frozen):
         Velocity that it starts with, and controls of actuators in steps that are given none; zero by default.
     moved : iterable of str, optional
         Names of robots or links that are one free body each, which `Simulator.move` moves and nothing else does.
-    springs : iterable of SpringDamper, optional
+    springs : iterable of SpringDamper and Bushing, optional
         Those without a length have that of the start. There may be some among ``loops``, too.
 
     Attributes
@@ -122,7 +123,7 @@ class Scene(Frozen):
     start_velocity: Array
     start_controls: Array
     moved: frozenset[str]
-    springs: tuple[SpringDamper, ...]
+    springs: tuple[AnySpring, ...]
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class Scene(Frozen):
         start_velocity: ArrayLike | None = None,
         start_controls: ArrayLike | None = None,
         moved: Iterable[str] = (),
-        springs: Iterable[SpringDamper] = (),
+        springs: Iterable[AnySpring] = (),
     ) -> None:
         named = {"": robots} if isinstance(robots, Tree) else robots
         if not isinstance(named, Mapping) or not named or not all(isinstance(t, Tree) for t in named.values()):
@@ -362,7 +363,7 @@ class Scene(Frozen):
         return self.with_material(*names, friction=friction)
 
     def attach(self, *loops: Constraint) -> Scene:
-        """The scene with a `SpringDamper` or bilateral constraints more, such as ``Weld("hand", "crate/body")``.
+        """The scene with springs or bilateral constraints more, such as ``Weld("hand", "crate/body")``.
 
         They hold what they hold at the start: `Simulator` refuses those that are open there.
 

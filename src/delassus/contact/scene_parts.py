@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint, SpringDamper, check_constraints
-from delassus.constraints.spring import springs_among
+from delassus.constraints import Constraint, check_constraints
+from delassus.constraints.spring import AnySpring, springs_among
 from delassus.contact.collision.detector import CollisionDetector
 from delassus.contact.contacts import ContactSet
 from delassus.contact.filters import FrictionRule, Solids, link_of, materials_of_pairs, root_of
@@ -291,12 +291,12 @@ def with_material(scene: SceneLike, names: Iterable[str], material: Mapping[str,
 
 def loops_and_springs(
     tree: Tree, loops: Any, springs: Any, start: Array
-) -> tuple[tuple[Constraint, ...], tuple[SpringDamper, ...]]:
+) -> tuple[tuple[Constraint, ...], tuple[AnySpring, ...]]:
     """Constraints that hold, and springs of both, whose lengths are at the start if they have none."""
     given = check_constraints(tree, loops), check_constraints(tree, springs)
     for c in given[1]:
         if c.holds:
-            raise ConstraintError("springs", "SpringDamper objects", repr(c), "Pass others as loops.")
+            raise ConstraintError("springs", "SpringDamper or Bushing objects", repr(c), "Pass others as loops.")
     pulling = [c.at_rest(tree, start) for own in given for c in springs_among(own).values()]
     return tuple(c for c in given[0] if c.holds), tuple(pulling)
 

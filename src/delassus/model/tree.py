@@ -473,9 +473,9 @@ class Tree(Topology):
         Parameters
         ----------
         unsupported : {"warn", "refuse", "ignore"}
-            What to do about what MJCF cannot say: constraints but `Point`, `Weld` and `JointRows`, velocity limits,
-            empty ranges, effort limits of 0, gravity compensation of a part of a link, a numbering of joints that is
-            not depth first, inertias that no rigid body can have (the nearest possible are written).
+            What to do about what MJCF cannot say: constraints but `Point`, `Weld`, `JointRows` and `SpringDamper`,
+            velocity limits, empty ranges, effort limits of 0, gravity compensation of a part of a link, a numbering of
+            joints that is not depth first, inertias that no rigid body can have (the nearest possible are written).
 
         Raises
         ------

@@ -12,6 +12,7 @@ from delassus.algorithms.problem import Problem
 from delassus.constraints import At
 from delassus.constraints.spring import springs_among
 from delassus.model.tree import Tree
+from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -49,12 +50,12 @@ def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
     lines = springs_among(problem.constraints)
     columns = problem.once(jacobian_columns) if lines else []
     for k, c in lines.items():
-        ((stretched,),) = ops.entries(c.position(At(problem, k)))
-        ratios = {
-            tree.v_slices[i].start + a: x for i, own in columns[k].items() for a, x in enumerate(ops.entries(own)[0])
-        }
-        row = problem.rows[k].start
-        out.append(Spring(ratios, c.stiffness, c.damping, c.mobility(described), stretched, row, apart=True))
+        stretched = column(ops, c.position(At(problem, k)))
+        rows = {i: ops.entries(own) for i, own in columns[k].items()}
+        for r, (stiffness, damping, mobility) in enumerate(c.springs(described)):
+            ratios = {tree.v_slices[i].start + a: x for i, own in rows.items() for a, x in enumerate(own[r])}
+            row = problem.rows[k].start + r
+            out.append(Spring(ratios, stiffness, damping, mobility, stretched[r], row, apart=True))
     return out
 
 

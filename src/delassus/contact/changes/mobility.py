@@ -112,7 +112,9 @@ class SpringChanges:
 
     def _rows(self, number: int, q: Array, x: Array) -> Array:
         """Changes of ``W x`` with positions."""
-        return np.asarray(self._changes(number, q, x, np.zeros(len(self._scene.blocks.kinds[number].springs)))[1])
+        return np.asarray(
+            self._changes(number, q, x, np.zeros(sum(c.size for c in self._scene.blocks.kinds[number].springs)))[1]
+        )
 
     def _forces(self, number: int, q: Array, p: Array) -> Array:
         """Changes of ``−Wᵀ p`` with positions."""

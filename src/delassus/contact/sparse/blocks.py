@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from delassus.algorithms.contact.mean_products import has_products
-from delassus.constraints import Constraint, SpringDamper, bounded_joints
+from delassus.constraints import Constraint, bounded_joints
 from delassus.constraints.joint_rows import BoundedJoint
+from delassus.constraints.spring import AnySpring
 from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
@@ -56,7 +57,7 @@ class BodyGroup:
         Links of the scene of each block.
     is_free : bool
         Whether it is a body on its own.
-    springs : tuple of SpringDamper
+    springs : tuple of SpringDamper and Bushing
         Those of the tree's blocks, as loops.
     smooth_tree : Tree
         That of smooth motion: without joints' springs that steps of ``dt`` take implicitly.
@@ -65,7 +66,7 @@ class BodyGroup:
     """
 
     def __init__(
-        self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool, springs: Sequence[SpringDamper] = (),
+        self, tree: Tree, loops: Sequence[Loop], links: Indices, is_free: bool, springs: Sequence[AnySpring] = (),
         dt: float = 0.0,
     ) -> None:  # fmt: skip
         self.tree, self.links, self.is_free, self.springs = tree, links, is_free, tuple(springs)
@@ -118,7 +119,7 @@ def body_groups(scene: Scene, passive: Passive, blocks: list[list[int]], dt: flo
         carrier = next((i for i in loop.carriers(tree) if i != WORLD), 0)  # one on the world alone is on any block
         tied.setdefault(block_of[carrier], []).append((loop, number))
 
-    pulling: dict[int, list[SpringDamper]] = {}
+    pulling: dict[int, list[AnySpring]] = {}
     for spring in scene.springs:
         pulling.setdefault(block_of[spring.carriers(tree)[0]], []).append(spring)
 
@@ -220,9 +221,10 @@ class Blocks:
             if m:
                 described.append([b, m, J, rows])
                 loop_rows[b], loops_at[b] = m, J
-            for n, c in enumerate(kind.springs, m):
-                lines.append(Line(b, J + n * kind.tree.nv, rows + n, c.stiffness, c.damping, c.mobility(kind.tree)))
-            k = m + len(kind.springs)
+            k = m
+            for x in (x for c in kind.springs for x in c.springs(kind.tree)):
+                lines.append(Line(b, J + k * kind.tree.nv, rows + k, *x))
+                k += 1
             b, rows, J = b + len(kind.links), rows + k, J + k * kind.tree.nv
         self.n_rows = rows
         self.loops = np.array(described, np.int64).reshape(-1, 4)

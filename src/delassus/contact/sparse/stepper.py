@@ -172,7 +172,7 @@ class BlockSteps:
                     + call("smooth_energies", 1, *at_start, energies, energies[1:])
                     + call("smooth_energies", 1, *after, energies, energies[1:])
                 )
-            m += len(kind.springs)
+            m += sum(c.size for c in kind.springs)
             b, link, q, rows, J = b + k, link + k * tree.n_links, q + k * tree.nq, rows + m, J + m * tree.nv
         calls = _table(loops, 12), np.zeros(len(loops), np.int64)
         loop_motion = LoopMotion(*calls, flags, errors, rates, energies, start, forces)

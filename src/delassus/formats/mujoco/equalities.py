@@ -140,6 +140,8 @@ class Equalities:
     lines: list[str] = field(default_factory=list)
     tendons: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    sites: dict[str, list[tuple[str, Array]]] = field(default_factory=dict)
+    """Name and position of sites that tendons end at, by the body that they are on."""
 
 
 def equalities(
@@ -157,7 +159,13 @@ def equalities(
     q = np.concatenate([np.zeros(0), *at_start.values()])
     poses = [*world_poses(tree, q), (np.eye(3), np.zeros(3))]  # the last one is the world's
     taken = {actuator.name for actuator in tree.actuators}
-    for constraint in tree.constraints:
+    for number, constraint in enumerate(tree.constraints):
+        spring = constraint.along_line(tree)
+        if spring is not None:
+            name = unique_name(f"spring{number}", taken)
+            if not _tendon_of(out, name, constraint, spring, tree, carriers, bodies):
+                out.others.append(repr(constraint))
+            continue
         rows = constraint.couplings()
         if rows is not None:
             for row, rest in rows:
@@ -193,6 +201,37 @@ def equalities(
         scale = {} if is_weld else {"torquescale": "0"}  # which holds the position only
         out.lines.append(element(2, "weld", {**between, "anchor": tidy(anchor), "relpose": pose, **scale}))
     return out
+
+
+def _tendon_of(
+    out: Equalities, name: str, constraint: Any, spring: tuple[float, float, float], tree: Topology,
+    carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str],
+) -> bool:  # fmt: skip
+    """Add a tendon between two sites; False where an end is on no body that is written, or comes with each call."""
+    ends = [frame.on(tree) for frame in constraint.frames if frame.given is None]
+    on = [carriers[at.link] if at.link != WORLD else ("world", carriers[WORLD][1]) for at in ends]
+    moved = any(tree.placement(frame.link).moved_by for frame in constraint.frames)
+    if len(ends) < 2 or moved or not {body for body, _ in on} <= {"world", *bodies}:
+        return False
+    names = [
+        _site_at(out, at, body, link, tree, f"{name}_{k}")
+        for k, (at, (body, link)) in enumerate(zip(ends, on, strict=True))
+    ]
+    numbers = dict(zip(("stiffness", "damping", "springlength"), spring, strict=True))
+    sites = [element(3, "site", {"site": site}) for site in names]
+    out.tendons += [element(2, "spatial", {"name": name, **numbers}, is_open=True), *sites, "    </spatial>"]
+    return True
+
+
+def _site_at(out: Equalities, at: Placement, body: str, link: Placement, tree: Topology, new: str) -> str:
+    """Name of a site at the origin of a frame: one of the tree's frames, or a ``new`` one."""
+    for name, own in tree.frames.items():
+        is_site = name not in tree.link_names and name != "world" and not own.moved_by
+        if is_site and own.link == at.link and np.max(np.abs(own.position - at.position)) <= SAME:
+            return name
+    name = unique_name(new, set(tree.frames))
+    out.sites.setdefault(body, []).append((name, _in_link(at, link)[1]))
+    return name
 
 
 def _couple(

@@ -85,6 +85,7 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         element(1, "option", {"gravity": tree.gravity}),
         element(1, "worldbody", {}, is_open=True),
         *_ground(links[0], [raw for raw in on_world if raw.child not in led], set(tree.frames), weights),
+        *(element(2, "site", {"name": n, "pos": tidy(p)}) for n, p in closed.sites.get("world", ())),
     ]
     for name in dict.fromkeys(led.values()):
         own_sites = [_in_body(raw, tree.frames[name]) for raw in on_world if led.get(raw.child) == name != raw.child]
@@ -100,6 +101,7 @@ def write_mjcf(tree: Topology, unsupported: Unsupported) -> str:
         lines += [_joint(level, raw, pose, at_start) for raw, pose in zip(body.joints, body.poses[1:], strict=True)]
         lines.append(element(level, "inertial", inertials[body.link.name][0]))
         lines += [_site(level, raw) for raw in sites.get(body.link.name, ())]
+        lines += [element(level, "site", {"name": n, "pos": tidy(p)}) for n, p in closed.sites.get(body.link.name, ())]
         if at := own.get(body.link.name):
             lines.append(element(level, "site", {"name": at.link, **_place((at.rotation, at.position))}))
     lines += [f"{'  ' * k}</body>" for k in range(level - 1, 1, -1)]

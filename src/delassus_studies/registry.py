@@ -181,8 +181,8 @@ def reproduce(
     claim: Annotated[
         str,
         typer.Argument(
-            help="all; osim, dynamics, loops, contact or mechanisms; a paper, such as LQR or IFToMM; or one claim by its "
-            "source: 'LQR Fig. 4a'."
+            help="all; osim, dynamics, loops, contact or mechanisms; a paper, such as LQR or IFToMM; or one claim: "
+            "'LQR Fig. 4a'."
         ),
     ] = "all",
     *,

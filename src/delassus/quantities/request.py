@@ -13,9 +13,8 @@ from delassus.accuracy.closed_loops import (
     rank_when_closed,
 )
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
-from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, OF_LEAST_NORM, SOFT, UNCONSTRAINED
+from delassus.algorithms.dynamics import BY_CLUSTERS, ITERATIVE, OF_LEAST_NORM
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
-from delassus.algorithms.osim import OVER_LOOPS
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name, warn
@@ -27,24 +26,10 @@ from delassus.model.tree import Tree
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
-from delassus.quantities.planner.elimination import is_quicker_by_factors
+from delassus.quantities.planner.methods import AUTO, choose, resolve_method
 from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
-
-AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Algorithm that ``method="auto"`` takes where operations are not counted, and why."""
-
-    method: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.method}: {self.reason}"
-
 
 CONFIGURATION = ("nq",)
 """Shape of outputs that are configurations."""
@@ -343,13 +328,9 @@ class Request(ByContent):
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
-        if self.options.motors is not None:
-            return Choice("orthogonal", "motors need not determine all joints")
-        if self.options.loops is not None:
-            return Choice(OVER_LOOPS, "loops close")
-        if self.method == AUTO:
+        if self.method == AUTO and self.options.motors is None and self.options.loops is None:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.tree, self.constraints, self.options.soft, self.options.active)
+        return choose(self.tree, self.constraints, self.options)
 
     def describe(self) -> dict[str, str]:
         """Unambiguous text of all of it, for keys of caches."""
@@ -436,7 +417,7 @@ def request(
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
     checked = (*checked, *contacts)
-    taken = _resolve_method(tree, checked, quantity, method, known)
+    taken = resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)
     quantity = quantity.with_parameters(asked.parameters)
     quantity = quantity.only(outputs)
@@ -455,71 +436,6 @@ def _tell_left_out(tree: Tree, given: Sequence[Constraint]) -> None:
         others = ", ".join(map(repr, tree.constraints))
         warn(f"{tree.name}: contacts alone leave out constraints of its file, {others}; "
              "[*tree.constraints, *contacts] has both")  # fmt: skip
-
-
-def _resolve_method(
-    tree: Tree, constraints: Sequence[Constraint], quantity: Quantity, method: str | None, options: Options
-) -> str:
-    """Name of the algorithm that runs."""
-    if not isinstance(method, str) or method not in (AUTO, *quantity.methods):
-        raise unknown_name("method", method, (*quantity.methods, AUTO))
-    if method == CLUSTER_RNEA:
-        for name, is_given in (
-            ("weights", options.weights),
-            ("friction", options.friction),
-            ("active", options.active),
-        ):
-            if is_given is not None and is_given is not False:
-                wanted = f"none with the method {method!r}, whose forces follow from the motors alone"
-                raise ConfigurationError(name, wanted, "some", "Use 'orthogonal'.")
-    if not quantity.has_status or not quantity.methods:
-        return method
-    if method != AUTO:
-        return _check_method(quantity, method, options.soft, options.active)
-    return choose(tree, constraints, options.soft, options.active).method
-
-
-def choose(tree: Tree, constraints: Sequence[Constraint], soft: Sequence[bool], active: bool = False) -> Choice:
-    """Method that "auto" takes for forward dynamics; ``soft`` flags constraints, ``active``: they can be off."""
-    if not soft:
-        return Choice("aba", "there are no constraints")
-    if active and _are_mixed(soft):
-        return Choice("proximal", "constraints that can be off are soft and hard")
-    closed = rank_when_closed(tree, [c for c, is_soft in zip(constraints, soft, strict=True) if not is_soft])
-    if closed is not None and closed[0] < closed[1]:
-        return Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
-    if not active and not any(soft) and is_quicker_by_factors(tree, tuple(constraints)):
-        return Choice("ltl", "constraints are hard, and factors of the mass matrix take less time than elimination")
-    return Choice(
-        "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
-    )
-
-
-def _are_mixed(soft: Sequence[bool]) -> bool:
-    return any(soft) and not all(soft)
-
-
-def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active: bool) -> str:
-    n = len(soft)
-    if n and method in UNCONSTRAINED:
-        others = ", ".join(repr(name) for name in quantity.methods if name not in UNCONSTRAINED)
-        advice = f"Use {others}; constraints=() leaves out those of the robot's file."
-        raise ConstraintError("constraints", f"none with the method {method!r}", f"{n}", advice)
-    if method in SOFT and not all(soft):
-        wanted = f"positive numbers for all constraints with the method {method!r}"
-        advice = "Pass compliance=1e-6, or use 'pv-early' or 'proximal', which take hard and soft constraints."
-        raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", advice)
-    if any(soft) and method not in SOFT | HARD_AND_SOFT:
-        wanted = f"None with the method {method!r}, which takes hard constraints only"
-        names = ", ".join(map(repr, sorted(SOFT | HARD_AND_SOFT)))
-        raise ConstraintError("compliance", wanted, f"{sum(soft)} soft constraint(s)", f"Use one of {names}.")
-    if active and n and method in BY_CLUSTERS:
-        wanted = f"constraints that always act with the method {method!r}, whose coordinates follow from them"
-        raise ConstraintError("active", wanted, "some that can be off", "Use 'pv-early' or 'proximal'.")
-    if active and _are_mixed(soft) and method == "pv-early":
-        wanted = "hard constraints, or soft ones, that can be off, with the method 'pv-early'"
-        raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", "Use 'proximal'.")
-    return method
 
 
 def check_payloads(tree: Tree, payloads: Iterable[str]) -> tuple[str, ...]:

@@ -27,22 +27,12 @@ from delassus.model.tree import Tree
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
+from delassus.quantities.planner.choice import Choice, are_mixed, choose
 from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
 
 AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Algorithm that ``method="auto"`` takes where operations are not counted, and why."""
-
-    method: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.method}: {self.reason}"
 
 
 CONFIGURATION = ("nq",)
@@ -471,24 +461,6 @@ def _resolve_method(
     return choose(tree, constraints, options.soft, options.active).method
 
 
-def choose(tree: Tree, constraints: Sequence[Constraint], soft: Sequence[bool], active: bool = False) -> Choice:
-    """Method that "auto" takes for forward dynamics; ``soft`` flags constraints, ``active``: they can be off."""
-    if not soft:
-        return Choice("aba", "there are no constraints")
-    if active and _are_mixed(soft):
-        return Choice("proximal", "constraints that can be off are soft and hard")
-    closed = rank_when_closed(tree, [c for c, is_soft in zip(constraints, soft, strict=True) if not is_soft])
-    if closed is not None and closed[0] < closed[1]:
-        return Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
-    return Choice(
-        "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
-    )
-
-
-def _are_mixed(soft: Sequence[bool]) -> bool:
-    return any(soft) and not all(soft)
-
-
 def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active: bool) -> str:
     n = len(soft)
     if n and method in UNCONSTRAINED:
@@ -506,7 +478,7 @@ def _check_method(quantity: Quantity, method: str, soft: Sequence[bool], active:
     if active and n and method in BY_CLUSTERS:
         wanted = f"constraints that always act with the method {method!r}, whose coordinates follow from them"
         raise ConstraintError("active", wanted, "some that can be off", "Use 'pv-early' or 'proximal'.")
-    if active and _are_mixed(soft) and method == "pv-early":
+    if active and are_mixed(soft) and method == "pv-early":
         wanted = "hard constraints, or soft ones, that can be off, with the method 'pv-early'"
         raise ConstraintError("compliance", wanted, f"None for {n - sum(soft)} of {n}", "Use 'proximal'.")
     return method

@@ -14,7 +14,6 @@ import numpy as np
 
 import delassus as ds
 from internals import (
-    BY_CLUSTERS,
     HARD_AND_SOFT,
     QUANTITIES,
     SOFT,
@@ -288,7 +287,7 @@ class Case:
         self.mechanism = m = some_robot(rng, most if rng.random() < 0.2 else min(most, 6))
         self.tree = m.tree
         chosen, method = chosen_of(quantity, self.number, self.k)
-        closes = "reduced_dynamics" if method in BY_CLUSTERS else self.name
+        closes = "reduced_dynamics" if method == "cluster-aba" else self.name
         constraints = independent_constraints(m, closes, max(1, m.tree.nv - 1))
         if chosen.get("control") == "actuators" and not m.tree.nu:
             chosen["control"] = "pd"
@@ -296,7 +295,7 @@ class Case:
             chosen.pop("v_target", None)
         self.is_dependent = self._draws_dependent(quantity, method)
         dependent = self._dependent(m) if self.is_dependent else []
-        self.is_dependent &= method not in BY_CLUSTERS or can_close(m.tree, dependent)
+        self.is_dependent &= method != "cluster-aba" or can_close(m.tree, dependent)
         if self.is_dependent:
             constraints = dependent
             chosen |= {"compliance": None} if "compliance" in chosen else {}
@@ -351,7 +350,7 @@ class Case:
         for name in ("compliance", "kd", "impedance"):
             if isinstance(chosen.get(name), list):
                 chosen[name] = (chosen[name] * 2)[:n] or OPTIONS[name][0]
-        if n and method in BY_CLUSTERS:
+        if n and method == "cluster-aba":
             chosen |= {name: OPTIONS[name][0] for name in ("compliance", "active") if name in chosen}
         if "compliance" not in chosen:
             return

@@ -6,7 +6,7 @@ Each internal module is imported by one test file at most (`test_architecture.py
 from delassus import constraints, quantities
 from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms import dynamics, energy, rnea
-from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
+from delassus.algorithms.dynamics import HARD_AND_SOFT, ITERATIVE, SOFT, UNCONSTRAINED, pv_early
 from delassus.algorithms.dynamics import METHODS as DYNAMICS_ALGORITHMS
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.popov_vereshchagin import constant_rows

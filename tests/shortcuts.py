@@ -21,8 +21,10 @@ accuracy/refinement.py
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]
-    if joints[i].armature.any() else own → if False else own
     laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()
+algorithms/clusters/crba.py
+  test_clusters.py::test_random_loops[1]
+    if joint.armature.any() else own → if False else own
 algorithms/clusters/efpa.py
   test_clusters.py::test_delassus_matrices_of_closed_mechanisms[1]
     if c in body.tied: → if False:

@@ -145,11 +145,13 @@ def test_declarations_are_documented(name):
 def test_text_for_type_checkers_is_that_of_the_registries():
     """Names and choices as literals; who declares a quantity, a method or a choice adds it."""
     osim, dynamics = (getattr(quantities.declarations, x).METHODS for x in ("osim", "dynamics"))
+    inverse = QUANTITIES["inverse_dynamics"].by_option["motors"].methods
     registries = {
         "What": quantities.public_names(),
         "OsimMethod": [*osim],
         "DynamicsMethod": [*dynamics, "auto"],
-        "Method": [*osim, *dynamics],
+        "InverseDynamicsMethod": [*inverse, "auto"],
+        "Method": [*osim, *dynamics, *inverse],
         **{name.capitalize(): option.choices for name, option in OPTIONS.items() if option.choices},
     }
     for name, names in registries.items():

@@ -17,10 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
-import numpy as np
-
 from delassus.algorithms.articulated import Articulated
-from delassus.algorithms.blocks import symmetric
+from delassus.algorithms.clusters.crba import spanning_tree
 from delassus.algorithms.clusters.grouping import Cluster, clusters
 from delassus.algorithms.clusters.transmission import ClusterLoops
 from delassus.algorithms.problem import Problem
@@ -68,7 +66,7 @@ class ArticulatedClusters(Articulated):
         """``loops``: the robot with the constraints that close them."""
         self._loops, self._independent = loops, frozenset(independent)
         self.clusters, self.tied = clusters(loops.tree, loops.constraints), dict[int, TiedCluster]()
-        self._rigid, self._laden = problem.inertias, {cluster.parent for cluster in self.clusters}
+        self._problem, self._laden = problem, {cluster.parent for cluster in self.clusters}
         super().__init__(problem)
 
     def _sweep(self) -> None:
@@ -80,38 +78,25 @@ class ArticulatedClusters(Articulated):
                 self._eliminate(*cluster.links)
 
     def _tied(self, cluster: Cluster) -> TiedCluster:
-        ops, joints, parents, at = self._ops, self._tree.joints, self._tree.parents, cluster.links.index
-        loops = ClusterLoops(self._loops, cluster, self._independent)
-        blocks, F = dict[tuple[int, int], Matrix](), dict[int, Matrix]()
-        composite, below = self._composite(cluster)
-
-        # leaves → root: F = Hᶜ_i S_i, M_ii = Sᵀ F, and up the support F ← X_jᵀ F, M_ij = Fᵀ S_j
-        for i in cluster.links:
-            j, F[i] = i, joints[i].columns(ops, composite[i])
-            own = joints[i].across(ops, F[i])
-            armature = ops.constant(np.diag(joints[i].armature))
-            blocks[at(i), at(i)] = ops.sym_add(own, armature) if joints[i].armature.any() else own
-            while parents[j] != cluster.parent:
-                j, F[i] = parents[j], self._X[j].forces_to_parent(F[i])
-                blocks[at(i), at(j)] = ops.transpose(joints[j].across(ops, F[i]))
-            F[i] = ops.zeros(*ops.shape(F[i])) if cluster.parent == WORLD else self._X[j].forces_to_parent(F[i])
-        M = symmetric(ops, [joints[i].nv for i in cluster.links], blocks)
+        ops, problem, joints = self._ops, self._problem, self._tree.joints
+        loops, (composite, below) = ClusterLoops(self._loops, cluster, self._independent), self._composite(cluster)
+        M, F = spanning_tree(problem, cluster, lambda i: joints[i].columns(ops, composite[i]))
 
         # D = Wᵀ M W, U = F W, Hᴬ_p += Σ Xᵀ Hᶜ X − U D⁻¹ Uᵀ
-        all_F, W, p = ops.hstack([*F.values()]), loops.W, cluster.parent
-        MW, U = M @ W, all_F @ W
+        W, p = loops.W, cluster.parent
+        MW, U = M @ W, F @ W
         D = ops.factor(ops.sym_product(ops.transpose(W), MW))
         if p != WORLD:
             total = reduce(ops.sym_add, [self.H[p], *below])
             self.H[p] = ops.sym_subtract(total, D.quadratic(U)) if loops.free else total
-        return TiedCluster(cluster, loops, MW, all_F, U, D)
+        return TiedCluster(cluster, loops, MW, F, U, D)
 
     def _composite(self, cluster: Cluster) -> tuple[dict[int, Matrix], list[Matrix]]:
         """Inertia (6 × 6) of each link with all that it carries in its cluster; those of the links on the one below.
 
         They move rigidly: by ten numbers, but for what other clusters hang from.
         """
-        ops, parents, X, own = self._ops, self._tree.parents, self._X, self._rigid
+        ops, parents, X, own = self._ops, self._tree.parents, self._X, self._problem.inertias
         laden = self._tree.supporting_links(self._laden.intersection(cluster.links))
         full = {i: self.H[i] for i in cluster.links if i in laden}
         rigid = {i: ops.rigid_inertia(own[i]) for i in cluster.links if i not in laden}

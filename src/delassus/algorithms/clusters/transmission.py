@@ -27,6 +27,7 @@ class ClusterLoops:
 
     Attributes
     ----------
+    cluster : Cluster
     dofs : list of int
         Its degrees of freedom.
     free, bound : list of int
@@ -42,7 +43,7 @@ class ClusterLoops:
     ) -> None:  # fmt: skip
         """``by_size``: rows that cannot all hold miss less the larger they are, so that sizes do not matter."""
         ops, slices = problem.ops, problem.tree.v_slices
-        self._ops = ops
+        self._ops, self.cluster = ops, cluster
         self.dofs = [k for i in cluster.links for k in range(slices[i].start, slices[i].stop)]
         self.free = [at for at, k in enumerate(self.dofs) if k in independent]
         self.bound = [at for at, k in enumerate(self.dofs) if k not in independent]

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from delassus.algorithms.clusters.crba import reduced_mass_matrix
 from delassus.algorithms.clusters.grouping import clusters
 from delassus.algorithms.clusters.transmission import ClusterLoops, smallest, units
-from delassus.algorithms.crba import mass_matrix
 from delassus.algorithms.dynamics.constraint_acceleration import jacobian_drift
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
@@ -41,6 +41,8 @@ ROUND_OFF = 1e4
 class Transmission(NamedTuple):
     """``G`` (nv × n), ``drift`` ``g`` (nv × 1), and how far columns of ``J_d`` are from depending on others.
 
+    ``parts`` are those of clusters, ``order`` says where each independent coordinate is in these.
+
     ``margin`` is the smallest part of a column that those before it do not span, over the largest column or
     `Problem.length`, whichever is larger, each row being over its usual size, and displacements over that length.
     """
@@ -48,6 +50,8 @@ class Transmission(NamedTuple):
     G: Matrix
     drift: Matrix
     margin: Scalar
+    parts: Sequence[ClusterLoops]
+    order: Sequence[int]
 
 
 class IndependentDynamics(NamedTuple):
@@ -69,7 +73,7 @@ def transmission(motion: DynamicsProblem, independent: Sequence[int]) -> Transmi
     g = ops.take(motion.stacked([part.drift(drift) for part in parts]), back, None)
     ops.mark("transmission", [G, g])
     margins: list[Scalar] = [part.margin for part in parts if part.bound]
-    return Transmission(G, g, smallest(ops, margins) if margins else 1.0)
+    return Transmission(G, g, smallest(ops, margins) if margins else 1.0, parts, order)
 
 
 def _places(numbers: Sequence[int], wanted: Iterable[int]) -> list[int]:
@@ -84,7 +88,7 @@ def reduced_dynamics(motion: DynamicsProblem, found: Transmission) -> Independen
     needed = inverse_dynamics(motion, motion.by_joint(column(ops, found.drift)))
     if not n:
         return IndependentDynamics(ops.zeros(0, 0), ops.zeros(0, 1), ops.zeros(0, 0))
-    M = ops.sym_product(transposed, mass_matrix(motion.problem) @ found.G)
+    M = ops.take(reduced_mass_matrix(motion.problem, found.parts), found.order, found.order)
     ops.mark("reduced mass matrix", [M])
     ops.new_system()
     return IndependentDynamics(M, transposed @ needed, ops.factor(M).inverse())

@@ -52,19 +52,21 @@ ITERATIONS = 3
 
 
 class ProximalPoint:
-    """Factorised matrix of the iteration, ``G + R + W``."""
+    """Factorised matrix of the iteration, ``G + R + W``; ``weight`` is that of all hard rows, if it is given."""
 
-    def __init__(self, motion: DynamicsProblem) -> None:
+    def __init__(self, motion: DynamicsProblem, weight: float | None = None) -> None:
         self._motion, self._ops = motion, motion.ops
         ops, problem = motion.ops, motion.problem
         soft = motion.with_goals([replace(goal, compliance=ops.zeros(1, 1)) for goal in motion.goals])
         late = {c for labels in loop_rows.waiting(soft) for c, _ in labels}
         mobility = mobilities(problem)
-        weight = LOOP_WEIGHT if self._mixes_dependent_rows(late) else WEIGHT
+        early, last = (LOOP_WEIGHT if self._mixes_dependent_rows(late) else WEIGHT), LOOP_WEIGHT
+        if weight is not None:
+            early = last = weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        self._least = [LEAST_GAIN * LOOP_WEIGHT * g for g in mobility]
+        self._least = [LEAST_GAIN * last * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
-            part = LOOP_WEIGHT if c in late else weight if goal.compliance is None else 0.0
+            part = last if c in late else early if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
             W = from_entries(ops, weights)
             self.weights += weights
@@ -92,9 +94,9 @@ class ProximalPoint:
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
-        return self._at_rest(b).forces
+        return self.at_rest(b).forces
 
-    def _at_rest(self, b: Matrix) -> DynamicsSolution:
+    def at_rest(self, b: Matrix) -> DynamicsSolution:
         """Forces ``S b``, and accelerations that they cause."""
         goals = [
             replace(goal, target=wanted, velocity_gain=None, position_gain=None, compliance=R)
@@ -130,7 +132,7 @@ class ProximalPoint:
             idle = self.left(self.step(idle))
         last = DynamicsSolution(solution.qdd, solution.forces)
         for _ in range(IDLE_ITERATIONS):
-            last = self._at_rest(self.left(last.forces))
+            last = self.at_rest(self.left(last.forces))
         idle_qdd = _part(self._ops, last.qdd, solution.qdd)
         return replace(solution, idle=_part(self._ops, idle, solution.forces), idle_qdd=idle_qdd)
 

@@ -8,10 +8,11 @@ from functools import reduce
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.derivatives.step import step_derivatives as differentiated_step
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
+from delassus.algorithms.dynamics.proximal import ProximalPoint
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
-from delassus.spatial.motion import ANGULAR, column, from_entries, over_sizes
+from delassus.spatial.motion import column, over_sizes
 from delassus.spatial.ops import Matrix, Scalar
 
 
@@ -64,36 +65,26 @@ def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
     return [*of_states, [*(ops.take(C, None, columns) for columns in (q, v)), D]]
 
 
-AMPLIFIED = 1e5
-"""Displacement over the errors that it takes back above which rows are nearly dependent: their rank is to be told."""
-
-FAR = 1e30
-"""Errors of loops where that is so, in m."""
+CLOSING_WEIGHT = 1e-6
+"""``W`` of `ProximalPoint` for what takes errors of loops back: where loops gape, rows that are dependent once they are
+closed are nearly so, and count for nothing. A step leaves this part of errors to the next one."""
 
 
 def _closed_state(bound: BoundRequest) -> list[Matrix]:
-    """One Newton step of least kinetic energy: ``δ = −M⁻¹ Jᵀ (J M⁻¹ Jᵀ)⁺ e`` of positions, the same of velocities."""
+    """One Newton step of least kinetic energy: ``δ = −M⁻¹ Jᵀ (J M⁻¹ Jᵀ + W)⁻¹ e`` of positions; so of velocities."""
     ops, read, motion = bound.ops, bound.entries, bound.unforced()
     h, part = read("dt")[0], read("correction")[0]
     loops = [(c if c.is_loop else None, at) for c, at in motion.each_constraint()]
     sizes = [c.size for c in bound.constraints]
-    none = [ops.zeros(m, 1) for m in sizes]
-    gaps = motion.stacked([z if c is None else c.position(at) for (c, at), z in zip(loops, none, strict=True)])
-    rates = motion.stacked([z if c is None else c.velocity(at) for (c, at), z in zip(loops, none, strict=True)])
+    zeros = [ops.zeros(m, 1) for m in sizes]
+    gaps = motion.stacked([z if c is None else c.position(at) for (c, at), z in zip(loops, zeros, strict=True)])
+    rates = motion.stacked([z if c is None else c.velocity(at) for (c, at), z in zip(loops, zeros, strict=True)])
     over = over_sizes(ops, [x for c, at in motion.each_constraint() for x in c.row_sizes(at, motion.problem.length)])
     of_both = zip(*(column(ops, ops.absolute(over @ x)) for x in (gaps, rates)), strict=True)
-    reach = reduce(ops.maximum, [x + h * y for x, y in of_both], 0.0)
-    still = ops.zeros(bound.tree.nv, 1)
-    shift, change = (column(ops, bound.solve(motion.at_rest(still, -missed)).qdd) for missed in (gaps, rates))
-    axes = [axis for joint in bound.tree.joints for axis in joint.motion_axes]
-    sizes_of_both = (column(ops, ops.absolute(from_entries(ops, x))) for x in (shift, change))
-    moved = [
-        (motion.problem.length if axis in ANGULAR else 1.0) * (x + h * y)
-        for axis, x, y in zip(axes, *sizes_of_both, strict=True)
-    ]
-    is_large = ops.less(AMPLIFIED * reach, reduce(ops.maximum, moved, 0.0))
-    reach = ops.select(is_large, FAR, reach)
-    shift, change = ([part * x for x in y] for y in (shift, change))
+    none: Scalar = 0.0
+    reach = reduce(ops.maximum, [x + h * y for x, y in of_both], none)
+    point = ProximalPoint(motion, CLOSING_WEIGHT)
+    shift, change = ([-part * x for x in column(ops, point.at_rest(missed).qdd)] for missed in (gaps, rates))
     v = [x + y for x, y in zip(read("v"), change, strict=True)]
     q, v = position_update(ops, motion.problem, read("q"), v, 0.0, shift)
     return [stacked(bound, q), stacked(bound, v), ops.matrix([[reach]])]
@@ -132,8 +123,6 @@ CLOSED_STATE = Quantity(
         Output("reach", (), "largest error of loops before, with what their velocities make of it in a step, in m"),
     ),
     _closed_state,
-    methods=tuple(METHODS),
-    states=2,
     inverts_mass=True,
     is_private=True,
 )

@@ -67,15 +67,16 @@ def rollout(
     between launches, and gets what is on the device. Steps that are not solved are NaN, and so is what comes after
     them; loops are not looked at; ``threads``, ``return_status`` and ``feedback`` are refused.
 
-    The loop over time is machine code: one loop for each block of as many states as a vector register holds. From the
-    first step on at which rows of a trajectory are dependent, it goes on step by step, each as a call of the kernel
-    takes it, unless it has diverged: where numbers have overflowed, or a joint would move by more than 1,000 rad (m) in
-    a step that is not solved at once, all that follows is NaN, with the status FAILED. So it does where a step by "rk4"
-    opens loops that were closed: steps are made of sub-steps from there on, as many as keep loops and kinetic energy,
-    and what they open is taken back. Steps after which loops gape by more than 0.1 mm (0.1 mrad), of trajectories that
-    start with closed ones, have the status LOOPS_OPEN; without ``return_status`` a warning counts them. Loops are hard
-    constraints between two frames, of kernels without ``active``. Contact steps whose residual is above the kernel's
-    tolerance are not solved again: a warning says how many there are, and their status is UNFINISHED.
+    The loop over time is machine code: one loop for each block of as many states as a vector register holds. A step at
+    which rows of a trajectory are dependent is made again as a call of the kernel takes it, and machine code goes on
+    after it; after several of them it is code that takes dependent rows. Where numbers have overflowed, or a joint
+    would move by more than 1,000 rad (m) in a step that is not solved at once, all that follows is NaN, with the status
+    FAILED. Loops are hard constraints between two frames, of kernels without ``active``. Errors of those that start
+    closed are taken back after each step; steps by "semi-implicit" with Baumgarte's terms leave them to these. A step
+    by "rk4" that opens loops by more than 1e-8 of a length is made of sub-steps, as many as keep loops and kinetic
+    energy. Steps after which loops gape by more than 0.1 mm (0.1 mrad), of trajectories that start with closed ones,
+    have the status LOOPS_OPEN; without ``return_status`` a warning counts them. Contact steps whose residual is above
+    the kernel's tolerance are not solved again: a warning says how many there are, and their status is UNFINISHED.
 
     Of ``kernel.derivative("jvp")`` and ``("vjp")`` it is the derivative of a rollout, in machine code too, at the
     trajectories that the rollout has returned: tangents forwards, or cotangents backwards in time. Arguments are by the

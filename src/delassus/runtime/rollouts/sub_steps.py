@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.closed_loops import are_dependent, at_configurations
+from delassus.accuracy.closed_loops import at_configurations
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.rank import DependentRows
 from delassus.accuracy.status import DynamicsStatus, worst
@@ -58,9 +58,6 @@ GROWTH = 1e-8
 ROUND_OFF = 16.0
 """The least that counts as growth, over the relative round-off."""
 
-LOST = 1e20
-"""Errors of loops (m) that are taken back by the rank of rows, by any integrator."""
-
 CLOSING_BOUND = 1e-3
 """Relative error of what is taken back: the next step takes back what is left."""
 
@@ -93,7 +90,7 @@ class Loops:
         self._growth, self._energy = max(GROWTH, round_off), max(ENERGY, round_off)
         self._is_resolved = of.options.integrator == "rk4"
         self._leaves = not self._is_resolved and any(x is not None for x in of.options.baumgarte)
-        self.closed: NDArray[np.bool_] | None = None
+        self._kept: NDArray[np.bool_] | None = None
 
     @cached_property
     def _mass_matrix(self) -> Kernel:
@@ -110,16 +107,21 @@ class Loops:
         The first call says which: those that start with loops closed, and velocities that keep them closed.
         Semi-implicit steps with Baumgarte's terms leave loops to these.
         """
-        if self.closed is None:
+        if self._kept is None:
             gaps, reach = self._measured((q, v), dt)
-            self.closed = gaps <= OPEN
-            self._kept = self.closed & (reach - gaps <= CONSISTENT) & (not self._leaves)
+            self._starts_closed = gaps <= OPEN
+            self._kept = self._starts_closed & (reach - gaps <= CONSISTENT) & (not self._leaves)
         self.closes = bool(self._kept.any())
         return self._closing(self._kept, steps) if self.closes else None
 
     def closing_of(self, numbers: NDArray[np.intp], steps: int) -> Closing:
         """The same of trajectories (k), from any of their states on."""
-        return self._closing(self._kept.reshape(-1)[numbers], steps)
+        return self._closing(self._of_numbers(numbers), steps)
+
+    def _of_numbers(self, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Of which trajectories (k) loops are kept closed."""
+        assert self._kept is not None, "asked before the first steps"
+        return np.asarray(self._kept.reshape(-1)[numbers])
 
     def _closing(self, kept: NDArray[np.bool_], steps: int) -> Closing:
         dtype, series = self._kernel.dtype, (steps, *kept.shape)
@@ -128,21 +130,21 @@ class Loops:
 
     def opened(self, closing: Closing) -> NDArray[np.bool_]:
         """Steps (T, *batch) that have opened loops by more than is to be taken back, or where that is not known."""
-        most = self._growth if self._is_resolved else LOST
+        most = self._growth if self._is_resolved else np.inf
         ill = closing.kernel.ill_conditioned([closing.rcond], ()) | ~(closing.reach < most)
         return np.asarray((closing.correction != 0.0) & ill)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
         """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
         gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), np.zeros(()))
-        return np.asarray(self.closed & ~(gaps <= OPEN))
+        return np.asarray(self._starts_closed & ~(gaps <= OPEN))
 
     def resolve(self, given: list[Any], found: list[Any], numbers: NDArray[np.intp], solve: Solve) -> None:
         """Make steps of trajectories (k) again: ``found`` is what the kernel made of ``given``, and becomes the result.
 
         By "rk4" they are made of sub-steps. Of trajectories whose loops are kept closed, errors are taken back.
         """
-        at = np.flatnonzero(self._kept.reshape(-1)[numbers])
+        at = np.flatnonzero(self._of_numbers(numbers))
         if not len(at):
             return
         some, new = [x[at] for x in given], [x[at] for x in found]
@@ -242,8 +244,7 @@ def closing_kernel(kernel: Kernel) -> Kernel:
         for k, c in enumerate(of.constraints)
         if not soft[k] and (c.fingerprint in loops or not (c.is_loop or [*c.arguments(k)]))
     ]
-    method = "proximal" if are_dependent(of.tree, tuple(held)) else "pv-early"
-    asked = request(of.tree, [c.as_loop for c in held], find_quantity("closed_state"), method=method)
+    asked = request(of.tree, [c.as_loop for c in held], find_quantity("closed_state"))
     return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", to close loops", CLOSING_BOUND, kernel._wait)
 
 

@@ -88,8 +88,9 @@ def simulated(problem: Problem, step: float, duration: float) -> tuple[float, Ar
     mechanism, steps = problem.mechanism, round(duration / step)
     tree, (q, v, tau) = mechanism.tree, mechanism.start
     options: dict[str, Any] = {"integrator": "rk4"} if problem.quantity == "step" else {}
-    kernel: Any = ds.compile(tree, mechanism.constraints, problem.quantity, gravity=(0, 0, -mechanism.gravity),
-                             **options, **problem.options)  # fmt: skip
+    made: Any = ds.compile
+    given = {"gravity": (0, 0, -mechanism.gravity), **options, **problem.options}
+    kernel = made(tree, mechanism.constraints, problem.quantity, **given)
     seconds, found = math.inf, (q, v)
     for _ in range(2):
         began = time.thread_time()

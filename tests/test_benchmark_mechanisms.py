@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def test_four_bars_pass_their_flat_position(on_ground: bool) -> None:
     mechanism = mechanisms.four_bars(1, on_ground)
     q, v, tau = mechanism.start
     kernel = ds.compile(mechanism.tree, mechanism.constraints, "step", integrator="rk4")
-    qs, vs = ds.rollout(kernel, q, v, np.tile(tau, (200, 1)), 1e-2)
+    qs, vs, _ = ds.rollout(kernel, q, v, np.tile(tau, (200, 1)), 1e-2, return_status=True)
     energy = mechanism.energy(qs, vs)
     s = mechanisms.integrated(mechanisms.swing(1), 1.0, 2.0, 20)
     assert s[-1] > math.pi / 2
@@ -50,14 +49,13 @@ def test_the_squeezer_ends_as_published_and_converges_at_order_four() -> None:
     problem = iftomm.squeezer()
     names = problem.mechanism.tree.joint_names
     order, start = [names.index(n) for n in mechanisms.ANDREWS_JOINTS], np.array(mechanisms.Andrews().angles)
-    errors = []
-    for step in (4e-5, 2e-5, 1e-5):
-        qs, vs = states(problem, step, 0.03)
+    drifts = []
+    for steps in (800, 1600):
+        qs, vs = states(problem, 0.03 / steps, 0.03)
         energy = problem.mechanism.energy(qs, vs)
-        assert np.abs(energy - energy[0]).max() < 1e-5
-        errors.append(np.abs(start + qs[-1][order] - mechanisms.ANDREWS_END).max())
-    assert errors[-1] < 2e-8
-    assert all(a / b > 2**3.5 for a, b in pairwise(errors)), errors
+        drifts.append(np.abs(energy - energy[0]).max())
+        np.testing.assert_allclose(start + qs[-1][order], mechanisms.ANDREWS_END, atol=5e-8)
+    assert drifts[0] / drifts[1] > 2**3.5, drifts
 
 
 def test_bricards_mechanism_moves_as_its_energies_say_and_converges_at_order_four() -> None:

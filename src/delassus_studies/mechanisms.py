@@ -111,11 +111,12 @@ class Mechanism:
         at = dict(zip(tree.joint_names, np.moveaxis(q, -1, 0), strict=True))
         stored = sum((0.5 * b.stiffness * (at[b.name] - b.rest) ** 2 for b in self.bodies if b.stiffness), 0.0)
         height = ds.potential_energy(tree, q) * self.gravity / GRAVITY
-        return ds.kinetic_energy(tree, q, v) + height + stored - self.torque * at[self.bodies[0].name]
+        work = self.torque * at[self.bodies[0].name]
+        return np.asarray(ds.kinetic_energy(tree, q, v) + height + stored - work)
 
     def place(self, q: Array, body: str, at: Array) -> Array:
         """Position of a point of a body that is ``at`` at the start (..., 3), in m."""
-        return ds.forward_kinematics(self.tree, q, self.frame(body, at))[..., :3, 3]
+        return np.asarray(ds.forward_kinematics(self.tree, q, self.frame(body, at))[..., :3, 3])
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ def _ring(
             rod(f"rod{k}", ends[1], corners[k + 1], axes[k + 1], (corners[k], corners[k + 1]), mass(k), width)
         )
         ends[1] = f"rod{k}"
-    return Mechanism(name, tuple(bodies), (Closure(*ends, corners[cut], axes[cut]),))
+    return Mechanism(name, tuple(bodies), (Closure(ends[0], ends[1], corners[cut], axes[cut]),))
 
 
 def slider_crank() -> Mechanism:
@@ -418,7 +419,7 @@ def motion(mechanism: Mechanism, span: tuple[float, float], duration: float, out
 
     def basis(s: float) -> Array:
         x = scale * ((low + (s - low) % (high - low) if turns else s) - (low + high) / 2)
-        return np.cos(numbers * math.acos(min(1.0, max(-1.0, x))))
+        return np.asarray(np.cos(numbers * math.acos(min(1.0, max(-1.0, x)))))
 
     def rate(s: float, u: float) -> float:
         m, dm, dV = fits @ basis(s)

@@ -82,9 +82,9 @@ def simulated(
                     rotationMarker1=turned[c.second].T @ _frame(c.axis),
                 )
             )
-    for a, p, b, r, k, d, length in mechanism.springs:
-        system.AddObject(utilities.SpringDamper(markerNumbers=[marker(a, p), marker(b, r)], stiffness=k, damping=d,
-                                                referenceLength=length))  # fmt: skip
+    for one, p, other, r, k, d, length in mechanism.springs:
+        ends = [marker(one, p), marker(other, r)]
+        system.AddObject(utilities.SpringDamper(markerNumbers=ends, stiffness=k, damping=d, referenceLength=length))
     name, place = point
     sensor = system.AddSensor(utilities.SensorKinematicTree(
         objectNumber=made, linkNumber=number[name], localPosition=list(turned[name].T @ (place - places[name])),

@@ -43,9 +43,10 @@ FINITE = {
 
 PROTOCOL = {
     "arguments", "at_rest", "between_links", "candidates", "carrier", "carriers", "check", "coefficients", "drift",
-    "energy", "gravity", "is_internal", "line", "links", "measured", "mobility", "periods",
+    "energy", "gravity", "is_internal", "line", "links", "measured", "periods", "springs",
     "place", "placed", "position", "prefixed", "position_coefficients", "row_sizes", "rows_on_links",
-    "selection", "sides", "surface_motion", "top", "velocity", "velocity_drift", "within_a_turn",
+    "selection", "sides", "surface_motion", "top", "velocity", "velocity_drift", "within_a_turn", "without",
+    "along_line",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""
 

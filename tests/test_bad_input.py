@@ -1104,7 +1104,7 @@ WRONG = {
         (lambda arm, x, kind=kind: kind("link4", x), [3, ["link4"], b"link4", object()], ConstraintError)
         for kind in KINDS_OF_ENDS
     ],
-    "axes: expected 'local' or 'world'": [
+    "axes: expected 'local', 'world' or 'local-world-aligned'": [
         (lambda arm, x, kind=kind: kind("link4", axes=x), ["World", "", None, 3, ["local"], b"world"], ConstraintError)
         for kind in WITH_AXES
     ],

@@ -22,6 +22,12 @@ accuracy/refinement.py
 algorithms/contact/problem.py
   test_contact_step.py::test_residuals_and_impulses_solve_the_cone_problem[nsgs]
     return ops.maximum(x, -x) → return x
+algorithms/dynamics/derivatives/curvature.py
+  test_second_derivatives.py::test_inverse_dynamics[1]
+    + along @ psi + → +
+algorithms/dynamics/derivatives/row_curvature.py
+  test_second_derivatives.py::test_other_constraints
+    scaled_matrix(ops, 0.5, x @ S) → None
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
@@ -414,6 +420,8 @@ runtime/arrays.py
   test_kernel.py::test_the_direct_entry_makes_results_as_the_general_path_does
     -buffer.__array_interface__["data"][0] % LINE) → 0)
 runtime/calls.py
+  test_second_derivatives.py::test_dependent_rows
+    if output.needs_independent: → if False:
   test_direct_calls.py::test_programs_on_disk_are_all_that_a_call_needs
     is_known(asked, "dependent", self._is_dependent) → self._is_dependent()
 runtime/cuda/arrays.py
@@ -441,6 +449,8 @@ runtime/cuda/arrays.py
     self.address < other.address + other.size → self.address <= other.address + other.size
     other.address < self.address + self.size → other.address <= self.address + self.size
 runtime/fallback.py
+  test_second_derivatives.py::test_dependent_rows
+    ·if not o.needs_independent] → ]
   test_statuses.py::test_asking_for_a_status_changes_no_number_of_what_is_solved
     taken = left | ( → taken = (
     result[where] = _where(taken, x, result[where]) → result[where] = x
@@ -550,6 +560,12 @@ runtime/threads.py
     firsts = range(0, max(n - chunk, 0) + 1, chunk) → firsts = range(0, n, chunk)
   test_threads.py::test_the_work_of_a_call_says_whether_threads_are_worth_it
     ········if operations >= ENOUGH_FOR_THREADS:↵ → ········if True:↵
+simulate/ilqr.py
+  test_ilqr.py::test_second_order_converges_quadratically
+    else min(EASIER, plan.regularisation) → else EASIER
+simulate/trajectory.py
+  test_ilqr.py::test_second_order_converges_quadratically
+    <= LINEAR * → <= 1e9 *
 """
 
 

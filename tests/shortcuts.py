@@ -44,6 +44,12 @@ algorithms/contact/problem.py
 algorithms/dynamics/popov_vereshchagin/constant_rows.py
   test_joint_kinds.py::test_screws_are_slides_that_hinges_drive
     ·or joint.pitch →
+algorithms/dynamics/derivatives/curvature.py
+  test_second_derivatives.py::test_inverse_dynamics[1]
+    + along @ psi + → +
+algorithms/dynamics/derivatives/row_curvature.py
+  test_second_derivatives.py::test_other_constraints
+    scaled_matrix(ops, 0.5, x @ S) → None
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
@@ -492,6 +498,8 @@ runtime/calls.py
     (kept.is_dependent and self.wants_rank) → False
   test_singular_loops.py::test_gimbals_near_their_lock[0.0]
     return flagged & ~good → return flagged & False
+  test_second_derivatives.py::test_dependent_rows
+    if output.needs_independent: → if False:
   test_direct_calls.py::test_programs_on_disk_are_all_that_a_call_needs
     is_known(asked, "dependent", self._is_dependent) → self._is_dependent()
 runtime/cuda/arrays.py
@@ -519,6 +527,8 @@ runtime/cuda/arrays.py
     self.address < other.address + other.size → self.address <= other.address + other.size
     other.address < self.address + self.size → other.address <= self.address + self.size
 runtime/fallback.py
+  test_second_derivatives.py::test_dependent_rows
+    ·if not o.needs_independent] → ]
   test_statuses.py::test_asking_for_a_status_changes_no_number_of_what_is_solved
     taken = left | ( → taken = (
     result[where] = _where(taken, x, result[where]) → result[where] = x
@@ -630,6 +640,12 @@ runtime/threads.py
     firsts = range(0, max(n - chunk, 0) + 1, chunk) → firsts = range(0, n, chunk)
   test_threads.py::test_the_work_of_a_call_says_whether_threads_are_worth_it
     ········if operations >= ENOUGH_FOR_THREADS:↵ → ········if True:↵
+simulate/ilqr.py
+  test_ilqr.py::test_second_order_converges_quadratically
+    else min(EASIER, plan.regularisation) → else EASIER
+simulate/trajectory.py
+  test_ilqr.py::test_second_order_converges_quadratically
+    <= LINEAR * → <= 1e9 *
 """
 
 

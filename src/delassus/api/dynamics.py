@@ -63,10 +63,10 @@ def forward_dynamics(
     kp, kd, v_target : (..., nv) array_like
         Of ``"pd"``: gains (N·m/rad, N/m; N·m·s/rad, N·s/m), and velocities ``v*``, which are zero if not given.
     method : str, optional
-        One of ``DYNAMICS_METHODS``. By default, as of kernels, ``"aba"`` without constraints, else ``"pv-early"``,
-        ``"ltl"`` where that takes less time on loops of few links, and ``"proximal"`` where hard rows of loops are dependent at configurations that close these, or where constraints
-        that can be off are some soft, some hard. ``"cluster-aba"`` eliminates the dependent coordinates of loops:
-        hard constraints that always act.
+        One of ``DYNAMICS_METHODS``. By default, as of kernels, ``"aba"`` without constraints, else ``"pv-early"``;
+        ``"ltl"`` where that takes less time on loops of few links, and ``"proximal"`` where hard rows of loops are
+        dependent at configurations that close these, or where constraints that can be off are some soft, some hard.
+        ``"cluster-aba"`` eliminates the dependent coordinates of loops: hard constraints that always act.
     wrenches : mapping of str or Frame to (..., 6) array_like, optional
         External wrench ``[force; moment]`` (N, N·m) on a link, at the origin and in the axes of that frame.
     gravity : (..., 3) array_like, optional

@@ -1,15 +1,15 @@
 """Loops that close on the ground, in rollouts: random rings of links, each cut between two links and at the ground."""
 
 from collections import Counter
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.model.description import RawJoint, RawLink
-from delassus.model.edit.build import build_tree
-from delassus.runtime.rollouts import sub_steps
-from delassus.spatial.joint_kinds import PRISMATIC, REVOLUTE
+from internals import RawJoint, RawLink, build_tree, joint_kinds
+
+sub_steps = resolve_name("delassus.runtime.rollouts.sub_steps")
 
 SAME = 1e-7
 """Difference of trajectories of one mechanism cut at two places: errors of rk4 differ."""
@@ -96,7 +96,7 @@ def mechanism(shape, seed, cut, closure="hinge"):
         before, after = (k - 1, k) if k < m else (k % (n - 1) if k < n - 1 else n - 1, k - 1)
         parent = None if before in (-1, n - 1) else before
         Q, p = (np.eye(3), np.zeros(3)) if parent is None else (frames[parent], at[parent])
-        kind = PRISMATIC if slide == k else REVOLUTE
+        kind = joint_kinds.PRISMATIC if slide == k else joint_kinds.REVOLUTE
         joints.append(
             RawJoint(f"joint{k}", kind, "base" if parent is None else f"link{parent}", f"link{after}",
                      Q.T @ (points[k] - p), Q.T @ frames[after], axis=frames[after].T @ axes[k])
@@ -205,7 +205,7 @@ def crossing(rate):
     """Two cranks side by side, and a rod of the length of the ground between their ends: flat at zero."""
     rods = [RawLink(name, 1.0, np.array([0.25, 0.0, 0.0]), 0.02 * np.eye(3)) for name in ("left", "right")]
     joints = [
-        RawJoint(name, REVOLUTE, "base", name, np.array([x, 0.0, 0.0]), axis=np.array([0.0, 0.0, 1.0]))
+        RawJoint(name, joint_kinds.REVOLUTE, "base", name, np.array([x, 0.0, 0.0]), axis=np.array([0.0, 0.0, 1.0]))
         for name, x in (("left", 0.0), ("right", 1.0))
     ]
     tree = build_tree("cranks", [RawLink("base", 0.0, np.zeros(3), np.zeros((3, 3))), *rods], joints)
@@ -284,7 +284,7 @@ def test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats():
     links += [RawLink(f"link{k}", 1.0, 0.5 * way, inertias[k]) for k, way in enumerate(ways)]
     places = [np.zeros(3), *ways[:2]]
     joints = [
-        RawJoint(f"joint{k}", REVOLUTE, links[k].name, f"link{k}", place, axis=np.array([0.0, 1.0, 0.0]))
+        RawJoint(f"joint{k}", joint_kinds.REVOLUTE, links[k].name, f"link{k}", place, axis=np.array([0.0, 1.0, 0.0]))
         for k, place in enumerate(places)
     ]
     tree = build_tree("ring", links, joints, root="floating")

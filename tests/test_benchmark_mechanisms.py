@@ -31,6 +31,7 @@ def test_the_pendulum_of_the_four_bars_is_that_of_exudyn() -> None:
     np.testing.assert_allclose((math.sin(s), math.cos(s)), EXUDYN_BARS, atol=5e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_ground", [False, True])
 def test_four_bars_pass_their_flat_position(on_ground: bool) -> None:
     """Through 90° into the lower half, cut at couplers and at the ground, at the published time step."""
@@ -45,6 +46,7 @@ def test_four_bars_pass_their_flat_position(on_ground: bool) -> None:
     assert np.abs(energy - energy[0]).max() < iftomm.ENERGY
 
 
+@pytest.mark.slow
 def test_the_squeezer_ends_as_published_and_converges_at_order_four() -> None:
     problem = iftomm.squeezer()
     names = problem.mechanism.tree.joint_names
@@ -58,6 +60,7 @@ def test_the_squeezer_ends_as_published_and_converges_at_order_four() -> None:
     assert drifts[0] / drifts[1] > 2**3.5, drifts
 
 
+@pytest.mark.slow
 def test_bricards_mechanism_moves_as_its_energies_say_and_converges_at_order_four() -> None:
     reference, drifts = mechanisms.motion(mechanisms.bricard(), (-0.05, 3.2), 1.5, 3, 96), []
     problem = iftomm.six_hinges(2)
@@ -76,6 +79,7 @@ def test_bricards_mechanism_closed_on_the_ground_is_the_same() -> None:
     assert ends[0] == pytest.approx(ends[1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_slider_crank_is_that_of_exudyn() -> None:
     problem = iftomm.spatial_crank()
     qs, vs = states(problem, 2e-4, 0.2)
@@ -93,6 +97,7 @@ def test_the_slider_crank_is_that_of_exudyn() -> None:
     assert crank + np.abs(T[:3, 3]).sum() + abs(w) + np.abs(vector).sum() == pytest.approx(EXUDYN_CRANK, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_governor_falls_as_two_coordinates_by_hand_say() -> None:
     """Errors are proportional to the time step; the heights are those of SciPy's Radau IIA, made anew."""
     integrate = pytest.importorskip("scipy.integrate")

@@ -377,10 +377,6 @@ contact/filters.py
     name != "world" for name in names → True for name in names
   test_collision.py::test_what_is_free_meets_what_its_own_file_fixes_to_the_world
     elif scene.tree.joints[root].kind is not FREE: → elif True:
-contact/formulations/bodies.py
-  test_joint_kinds.py::test_screws_in_scenes
-    own[at] -= → own[at] -= 0 *
-    on_parents[at] += → on_parents[at] += 0 *
 contact/formulations/elimination.py
   test_formulations.py::test_contacts_at_what_loops_hold_have_no_mobility
     if f.mobility is None else → if True else

@@ -116,7 +116,7 @@ compiler/program/stages.py
     np.where(self._is_operation[nodes] | (self.known[nodes] >= 0), nodes, n + nodes) → nodes
 quantities/trace.py
   test_compiled_dynamics.py::test_sums_of_blocks_say_whether_results_are_finite
-    nodes = nodes.difference(of_total) | {total} → nodes = nodes.difference(of_total)
+    ············nodes.add(total)↵ →
     if nodes.issuperset(of_total): → if True:
   test_dynamics_derivatives.py::test_kernels_where_rows_are_dependent
     if output.symmetric: → if rows == columns:

@@ -14,7 +14,7 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.results import solved
 from delassus.spatial.ops import Matrix
 
-MOST_NUMBERS = 60_000
+MOST_NUMBERS = 64_000
 """Numbers of second derivatives that a program makes at once: those of a block of states lie on the stack."""
 
 

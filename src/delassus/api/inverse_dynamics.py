@@ -28,7 +28,7 @@ from delassus.quantities.keywords import (
     Payloads,
     Surroundings,
 )
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.spatial.rotations import Array
 
 
@@ -202,7 +202,8 @@ def inverse_dynamics(
     """
     states: dict[str, Any] = {"q": q, "v": v, "qdd": qdd}
     if motors is None and isinstance(constraints, tuple) and not constraints:
-        return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given).run()["tau"]
+        refused = {} if method == AUTO else {"method": method}
+        return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
 

@@ -54,7 +54,6 @@ from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
-from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, total_mass
 from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
@@ -72,6 +71,7 @@ from delassus.runtime import calls, code, fastcall, threads
 from delassus.runtime.code import key_of
 from delassus.runtime.cuda import driver
 from delassus.runtime.fallback import exact_steps, solve_states
+from delassus.runtime.rollouts.sub_steps import StepsAgain
 from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording

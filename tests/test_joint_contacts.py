@@ -31,7 +31,6 @@ from internals import (
     Recorder,
     Recording,
     build_tree,
-    characteristic_length,
     joint_kinds,
     load_checkpoint,
     save_checkpoint,
@@ -124,7 +123,8 @@ def test_no_limit_is_passed_by_what_others_do():
 @pytest.mark.parametrize("kind", ["revolute", "prismatic"])
 def test_a_joint_that_starts_beyond_its_limit_is_taken_back(kind):
     tree = pendulum(lower=-0.3, upper=0.5) if kind == "revolute" else slide(lower=-0.3, upper=0.5)
-    most = 0.02 if kind == "revolute" else 0.2 * characteristic_length(tree)
+    (H,) = tree.inertias
+    most = 0.02 if kind == "revolute" else 0.2 * np.sqrt(np.trace(H[3:, 3:]) / (2.0 * H[0, 0]))  # radius of gyration
     sim = ds.Simulator(ds.Scene(tree), q0=[1.5])
     for _ in range(150):
         before = sim.q[0]

@@ -77,6 +77,14 @@ def are_dependent(tree: Tree, constraints: Constraints) -> bool:
 
 @lru_cache(maxsize=256)
 @undisturbed
+def lose_rank_when_closed(tree: Tree, constraints: Constraints) -> bool:
+    """Whether fewer rows are independent where loops are closed than elsewhere: what holds them gapes at no other."""
+    closed = rank_when_closed(tree, constraints)
+    return closed is not None and closed[0] < _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)))[0]
+
+
+@lru_cache(maxsize=256)
+@undisturbed
 def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
     """Whether rows depend on one another at almost all configurations, whether they close loops or not."""
     if not constraints:

@@ -144,6 +144,15 @@ class FrameConstraint(Constraint):
         other._set_attributes(rigid=True)
         return other
 
+    @property
+    def at_place(self) -> FrameConstraint | None:
+        """The same to a placement in the world that comes with each call; None of what has no place there."""
+        if not self.pose_size or self.first.given:
+            return None
+        other = copy(self)
+        other._set_attributes(second=Frame("world", given="placement"))
+        return other
+
     def links(self, tree: Tree) -> tuple[int, int]:
         """Links of its two frames; either may be `WORLD`."""
         return self.first.carrier(tree), WORLD if self.second is None else self.second.carrier(tree)

@@ -367,6 +367,11 @@ class Constraint(ByContent):
         """
         return self
 
+    @property
+    def at_place(self) -> Constraint | None:
+        """The same to a placement in the world that comes with each call; None of what has no place there."""
+        return None
+
     def row_sizes(self, at: At, length: float) -> list[Scalar]:
         """Square of the size of each row, ``|linear|² + |angular|² / length²``; 1 of a row along a unit vector."""
         return [1.0] * self.size

@@ -129,7 +129,7 @@ class Given(BoundRequest):
         super().__init__(replace(bound.request, quantity=quantity), bound.ops, bound.values)
         self.order, self._number, self._of, self._next, self._outer = bound.order, number, of, 0, bound
 
-    def solve(self, motion: DynamicsProblem) -> DynamicsSolution:
+    def solve(self, motion: DynamicsProblem, at_stage: bool | None = None) -> DynamicsSolution:
         """The solution that is given."""
         return self._solution(motion, None)
 

@@ -10,6 +10,7 @@ from delassus.accuracy.closed_loops import (
     are_always_dependent,
     are_dependent,
     independent_coordinates,
+    lose_rank_when_closed,
     rank_when_closed,
 )
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
@@ -185,6 +186,11 @@ class Request(ByContent):
     def is_singular(self) -> bool:
         """Whether hard rows are dependent at almost all states, none of which can be off."""
         return not self.options.active and are_always_dependent(self.tree, self._hard)
+
+    @property
+    def loses_rank(self) -> bool:
+        """Whether hard rows depend on one another where loops are closed alone, and not where they gape by little."""
+        return lose_rank_when_closed(self.tree, self._hard)
 
     @property
     def _hard(self) -> tuple[Constraint, ...]:

@@ -267,8 +267,8 @@ class Kernel(CpuKernel):
         of_feedback, law = ([], []) if feedback is None else feedback.record(len(arrays), len(shapes) + len(rcond))
         of_loops, closes = list[Any](), list[int]()
         if closing is not None:
-            dt, own = [a.name for a in self.arguments].index("dt"), len(shapes) + len(rcond) + len(of_feedback)
-            of_loops, closes = closing.record(len(arrays), dt, own, (shapes[0][0], shapes[1][0]))
+            (dt,) = (x for a, x in zip(self.arguments, arrays, strict=True) if a.name == "dt")
+            of_loops, closes = closing.record(results[0], results[1], dt, len(shapes) + len(rcond) + len(of_feedback))
         beside = [*of_feedback, *of_loops]
         every = [*arrays, *results, *rcond, *(x for x, _ in beside), *(x for _, x in added)]
         shapes += [() for _ in rcond] + [shape for _, shape in beside] + [shapes[k] for k, _ in added]

@@ -36,6 +36,10 @@ rows that joints eliminate are told apart down to the square of round-off."""
 LOOP_WEIGHT = 1e-10
 """The same of a row whose force waits, as loops do: those are told apart by ``G``, down to round-off (1e-16)."""
 
+GAPING_WEIGHT = 3e-5
+"""The same of rows that are dependent where loops are closed alone: where these gape by ``ε``, what such rows move is
+``ε²``. They ask for accelerations that no closed loop has, of which a part of ``(3 ε² / W)²`` is left."""
+
 SPREAD = 1e3
 """Rows that move so many times as far as another have a weight of their own; else one, for forces of least norm.
 How far forces are from these with different weights is `DynamicsSolution.idle`."""
@@ -159,9 +163,12 @@ def mobilities(problem: Problem) -> list[Scalar]:
     return [ops.maximum(least, x * (1.0 / SPREAD)) * (1.0 / mass) for x in sizes]
 
 
-def proximal(motion: DynamicsProblem) -> DynamicsSolution:
-    """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.status` watches convergence."""
-    point = ProximalPoint(motion)
+def proximal(motion: DynamicsProblem, weight: float | None = None) -> DynamicsSolution:
+    """Accelerations and forces after `ITERATIONS`; `delassus.accuracy.status` watches convergence.
+
+    ``weight`` is that of all hard rows, if it is given.
+    """
+    point = ProximalPoint(motion, weight)
     if not motion.problem.n_rows:
         return pv_early(motion)
     return point.with_idle(point.without_idle(point.solve(shift(missed(point, motion), ITERATIONS))))

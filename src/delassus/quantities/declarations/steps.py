@@ -21,8 +21,10 @@ from delassus.spatial.ops import Matrix, Scalar
 def _step(bound: BoundRequest) -> list[Matrix]:
     forces = list[Matrix]()
 
+    has_stages = bound.request.options.integrator == "rk4"
+
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        solution = bound.solve(bound.motion(q, v))
+        solution = bound.solve(bound.motion(q, v), bool(forces) if has_stages else None)
         forces.append(solution.forces)
         return column(bound.ops, solution.qdd)
 
@@ -108,7 +110,7 @@ def _closed_state(bound: BoundRequest) -> list[Matrix]:
     """One Newton step of least kinetic energy: ``δ = −M⁻¹ Jᵀ (J M⁻¹ Jᵀ + W)⁻¹ e`` of positions; so of velocities."""
     ops, read, motion = bound.ops, bound.entries, bound.unforced()
     h, part = read("dt")[0], read("correction")[0]
-    loops = [(c if c.is_loop else None, at) for c, at in motion.each_constraint()]
+    loops = [(c if len(c.frames) == 2 else None, at) for c, at in motion.each_constraint()]
     sizes = [c.size for c in bound.constraints]
     zeros = [ops.zeros(m, 1) for m in sizes]
     gaps = motion.stacked([z if c is None else c.position(at) for (c, at), z in zip(loops, zeros, strict=True)])

@@ -102,28 +102,30 @@ class Feedback(NamedTuple):
 class Closing(NamedTuple):
     """What takes errors of loops back after each step: the compiled "closed_state".
 
-    Of trajectories (*batch) whose ``correction`` is 1; those with 0 stay. ``reach`` and ``rcond`` (T, *batch) are what
-    it says of each step.
+    Of trajectories (*batch) whose ``correction`` is 1; those with 0 stay. ``places`` (*batch, 7) in the world are those
+    that frames are held to. ``reach`` and ``rcond`` (T, *batch) are what it says of each step.
     """
 
     kernel: Any
     correction: NDArray[Any]
+    places: list[NDArray[Any]]
     reach: NDArray[Any]
     rcond: NDArray[Any]
 
     def record(
-        self, after: int, dt: int, first: int, sizes: tuple[int, int]
+        self, q: NDArray[Any], v: NDArray[Any], dt: NDArray[Any], first: int
     ) -> tuple[list[tuple[NDArray[Any], tuple[int, ...]]], list[int]]:
         """Arrays with their shapes of one state, and numbers that `run_steps` reads.
 
-        ``after``, ``dt`` and ``first`` are the numbers of the arrays of states after steps, of time steps and of the
-        first of these; ``sizes`` are nq and nv.
+        ``q`` and ``v`` are states after steps; ``first`` is the number of the first of these arrays.
         """
         batch, dtype = self.correction.shape, self.correction.dtype
-        moved = [(np.empty((*batch, n), dtype), (n,)) for n in sizes]
-        arrays = [(self.correction, ()), *moved, (self.reach, ()), (self.rcond, ())]
+        states = [(x, x.shape[-1:]) for x in (q, v)]
+        given = [*states, (dt, ()), (self.correction, ()), *((x, x.shape[-1:]) for x in self.places)]
+        moved = [(np.empty((*batch, *shape), dtype), shape) for _, shape in states]
         span = self.kernel.code.of(max(1, prod(batch))).address("span")
-        return arrays, [span, first, after, dt, *sizes]
+        numbers = [span, first, len(given), q.shape[-1], v.shape[-1]]
+        return [*given, *moved, (self.reach, ()), (self.rcond, ())], numbers
 
 
 def check_feedback(kernel: Any, controls: Any, feedback: Any, *others: Any) -> None:
@@ -254,21 +256,16 @@ def _feed_back(law: int, places: int, first: int, size: int, item: int) -> None:
 @compiled
 def _close(closing: int, places: int, first: int, size: int, item: int) -> None:
     """Take errors of loops of some states back after a step."""
-    own, after = places + 8 * load(closing + 8), places + 8 * load(closing + 16)
-    q, v, nq, nv = load(after), load(after + 8), load(closing + 32), load(closing + 40)
-    between = reserve(64)
-    store(between, q)
-    store(between + 8, v)
-    store(between + 16, load(places + 8 * load(closing + 24)))
-    for k in range(5):
-        store(between + 24 + 8 * k, load(own + 8 * k))
-    call_at(load(closing), between, first, size)
+    own = places + 8 * load(closing + 8)
+    moved, nq, nv = own + 8 * load(closing + 16), load(closing + 24), load(closing + 32)
+    q, v, correction, q_moved, v_moved = load(own), load(own + 8), load(own + 24), load(moved), load(moved + 8)
+    call_at(load(closing), own, first, size)
     for s in range(first, first + size):
-        if _number(load(own) + item * s, item) != 0.0:
+        if _number(correction + item * s, item) != 0.0:
             for k in range(s * nq, (s + 1) * nq):
-                _write(q + item * k, _number(load(own + 8) + item * k, item), item)
+                _write(q + item * k, _number(q_moved + item * k, item), item)
             for k in range(s * nv, (s + 1) * nv):
-                _write(v + item * k, _number(load(own + 16) + item * k, item), item)
+                _write(v + item * k, _number(v_moved + item * k, item), item)
 
 
 @compiled

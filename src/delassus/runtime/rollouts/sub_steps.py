@@ -39,8 +39,9 @@ from delassus.runtime.fallback import solve_states
 from delassus.runtime.kernel import Kernel
 from delassus.runtime.rollouts.loop import Closing, Feedback
 from delassus.runtime.rollouts.on_device import STATE
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.motion import from_entries
-from delassus.spatial.rotations import Array
+from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 DIVERGED = 1e3
 """Displacement of a joint in one step, in rad or m, from which on nothing is solved again: the trajectory is lost."""
@@ -57,9 +58,6 @@ GROWTH = 1e-8
 
 ROUND_OFF = 16.0
 """The least that counts as growth, over the relative round-off."""
-
-CLOSING_BOUND = 1e-3
-"""Relative error of what is taken back: the next step takes back what is left."""
 
 ENERGY = 1e-5
 """Fraction of the kinetic energy by which two steps may differ from one in their place."""
@@ -83,7 +81,8 @@ class Loops:
 
     def __init__(self, kernel: Kernel) -> None:
         of = kernel.request
-        self._tree, self.constraints, self._kernel = of.tree, loops_of(of), kernel
+        self._tree, self._loops, self._kernel = of.tree, loops_of(of), kernel
+        self._held = [of.constraints[k].frames[0] for k, c in self._loops.items() if c.frames[-1].given]
         self.dt = [a.name for a in kernel.arguments].index("dt")
         self._errors, self._over = errors_of_loops(kernel)
         round_off = ROUND_OFF * float(np.finfo(kernel.dtype).eps)
@@ -98,45 +97,62 @@ class Loops:
 
     @cached_property
     def _rows(self) -> Kernel:
-        wanted = ("M", "J", "mobilities")
-        return compile_at_once(self._tree, self.constraints, "joint_space_motion", wait=True, outputs=wanted)
+        wanted, rows = ("M", "J", "mobilities"), [self._kernel.request.constraints[k] for k in self._loops]
+        return compile_at_once(self._tree, rows, "joint_space_motion", wait=True, outputs=wanted)
 
     def closing(self, q: Array, v: Array, dt: Array, steps: int) -> Closing | None:
         """What closes loops of trajectories from states (*batch, …) on after each of so many steps; None: of none.
 
-        The first call says which: those that start with loops closed, and velocities that keep them closed.
+        The first call says which: those that start with loops closed, and velocities that keep them closed. Frames that
+        are held to the world without a place there are held to where they are then.
         Semi-implicit steps with Baumgarte's terms leave loops to these.
         """
         if self._kept is None:
-            gaps, reach = self._measured((q, v), dt)
+            self._places = self._places_at(q.astype(float))
+            gaps, reach = self._measured((q, v), self._places, dt)
             self._starts_closed = gaps <= OPEN
             self._kept = self._starts_closed & (reach - gaps <= CONSISTENT) & (not self._leaves)
         self.closes = bool(self._kept.any())
-        return self._closing(self._kept, steps) if self.closes else None
+        return self._closing(self._kept, self._places, steps) if self.closes else None
 
     def closing_of(self, numbers: NDArray[np.intp], steps: int) -> Closing:
         """The same of trajectories (k), from any of their states on."""
-        return self._closing(self._of_numbers(numbers), steps)
+        return self._closing(self._of_numbers(numbers), self._places_of(numbers), steps)
 
     def _of_numbers(self, numbers: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Of which trajectories (k) loops are kept closed."""
         assert self._kept is not None, "asked before the first steps"
         return np.asarray(self._kept.reshape(-1)[numbers])
 
-    def _closing(self, kept: NDArray[np.bool_], steps: int) -> Closing:
+    def _places_at(self, q: Array) -> list[Array]:
+        """Position and quaternion (*batch, 7) of each frame that is held, at configurations."""
+        if not self._held:
+            return []
+        poses = compile(self._tree, (), "forward_kinematics", frames=self._held)(q)
+        places = np.concatenate([poses[..., :3, 3], matrix_to_quaternion(poses[..., :3, :3])], axis=-1)
+        return [np.ascontiguousarray(places[..., k, :]) for k in range(len(self._held))]
+
+    def _places_of(self, numbers: NDArray[np.intp]) -> list[Array]:
+        return [x.reshape(-1, x.shape[-1])[numbers] for x in self._places]
+
+    def _closing(self, kept: NDArray[np.bool_], places: list[Array], steps: int) -> Closing:
         dtype, series = self._kernel.dtype, (steps, *kept.shape)
         kernel, correction = closing_kernel(self._kernel), kept.astype(dtype)
-        return Closing(kernel, correction, np.empty(series, dtype), np.ones(series, dtype))
+        given = [x.astype(dtype) for x in places]
+        return Closing(kernel, correction, given, np.empty(series, dtype), np.ones(series, dtype))
 
     def opened(self, closing: Closing) -> NDArray[np.bool_]:
-        """Steps (T, *batch) that have opened loops by more than is to be taken back, or where that is not known."""
+        """Steps (T, *batch) that have opened loops by more than is to be taken back, or where that is not known.
+
+        How exact what is taken back is does not matter, where it is finite: the next step takes back what is left.
+        """
         most = self._growth if self._is_resolved else np.inf
-        ill = closing.kernel.ill_conditioned([closing.rcond], ()) | ~(closing.reach < most)
-        return np.asarray((closing.correction != 0.0) & ill)
+        bad = ~(closing.rcond >= 0.0) | ~(closing.reach < most)
+        return np.asarray((closing.correction != 0.0) & bad)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
         """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
-        gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), np.zeros(()))
+        gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), self._places, np.zeros(()))
         return np.asarray(self._starts_closed & ~(gaps <= OPEN))
 
     def resolve(self, given: list[Any], found: list[Any], numbers: NDArray[np.intp], solve: Solve) -> None:
@@ -147,42 +163,43 @@ class Loops:
         at = np.flatnonzero(self._of_numbers(numbers))
         if not len(at):
             return
-        some, new = [x[at] for x in given], [x[at] for x in found]
+        some, new, places = [x[at] for x in given], [x[at] for x in found], self._places_of(numbers[at])
         if self._is_resolved:
-            new = self._halved(some, some[self.dt], new, at, solve, 1)
+            new = self._halved(some, places, some[self.dt], new, at, solve, 1)
         else:
-            new = self._taken_back(new, some[self.dt])
+            new = self._taken_back(new, places, some[self.dt])
         for x, y in zip(found, new, strict=True):
             x[at] = y
 
     def _halved(
-        self, given: list[Any], dt: Array, whole: list[Any], numbers: NDArray[np.intp], solve: Solve, depth: int
-    ) -> list[Any]:
+        self, given: list[Any], places: list[Array], dt: Array, whole: list[Any], numbers: NDArray[np.intp],
+        solve: Solve, depth: int,
+    ) -> list[Any]:  # fmt: skip
         """States after steps in the place of ``whole`` ones, each of two of half of its time, or of more."""
         half = list(given)
         half[self.dt] = 0.5 * given[self.dt]
         middle = solve(half, numbers)
         end = solve([*middle, *half[STATE:]], numbers)
-        bad = self._opens(given, end, dt) | ~self._same_energy(given, whole, end)
-        gaps, _ = self._measured(given[:STATE], dt)
+        bad = self._opens(given, end, places, dt) | ~self._same_energy(given, whole, end)
+        gaps, _ = self._measured(given[:STATE], places, dt)
         at = np.flatnonzero(bad & (gaps <= OPEN))
         if len(at) and depth < HALVINGS:
-            some = [x[at] for x in half]
+            some, held = [x[at] for x in half], [x[at] for x in places]
             for first in (middle, None):
                 ends = [x[at] for x in first] if first is not None else solve(some, numbers[at])
-                some[:STATE] = self._halved(some, dt[at], ends, numbers[at], solve, depth + 1)
+                some[:STATE] = self._halved(some, held, dt[at], ends, numbers[at], solve, depth + 1)
             for x, new in zip(end, some, strict=False):
                 x[at] = new
-        return self._taken_back(end, dt)
+        return self._taken_back(end, places, dt)
 
-    def _measured(self, state: Sequence[Any], dt: Array) -> tuple[Array, Array]:
+    def _measured(self, state: Sequence[Any], places: list[Array], dt: Array) -> tuple[Array, Array]:
         """Largest errors of loops at states (...), and these with what velocities make of them in a step."""
-        errors, velocities = self._errors(*(x.astype(float) for x in state))
+        errors, velocities = self._errors(*(x.astype(float) for x in state), *places)
         gaps = np.abs(self._over * errors).max(axis=-1, initial=0.0)
         return gaps, gaps + dt * np.abs(self._over * velocities).max(axis=-1, initial=0.0)
 
-    def _opens(self, given: list[Any], found: list[Any], dt: Array) -> NDArray[np.bool_]:
-        (_, before), (_, after) = (self._measured(state[:STATE], dt) for state in (given, found))
+    def _opens(self, given: list[Any], found: list[Any], places: list[Array], dt: Array) -> NDArray[np.bool_]:
+        (_, before), (_, after) = (self._measured(state[:STATE], places, dt) for state in (given, found))
         return np.asarray(~(after <= before + self._growth))
 
     def _same_energy(self, given: list[Any], whole: list[Any], parts: list[Any]) -> NDArray[np.bool_]:
@@ -191,13 +208,13 @@ class Loops:
         start, one, several = (0.5 * np.einsum("...i,...ij,...j", x[1], M, x[1]) for x in (given, whole, parts))
         return np.asarray(np.abs(one - several) <= self._energy * (start + several))
 
-    def _taken_back(self, state: list[Any], dt: Array) -> list[Any]:
+    def _taken_back(self, state: list[Any], places: list[Array], dt: Array) -> list[Any]:
         """States displaced to closed loops, without velocities that open them; those of open ones stay."""
         q, v = (x.astype(float) for x in state)
-        gaps, reach = self._measured(state, dt)
+        gaps, reach = self._measured(state, places, dt)
         at = np.flatnonzero((gaps <= OPEN) & (reach > self._growth) & (reach < np.inf))
         if len(at):
-            (errors, _), still = self._errors(q[at], v[at]), np.zeros_like(v[at])
+            (errors, _), still = self._errors(q[at], v[at], *(x[at] for x in places)), np.zeros_like(v[at])
             M, J, mobilities = self._rows(q[at], still, still)
             velocities = np.einsum("nij,nj->ni", J, v[at])
             moved = np.linalg.solve(M, np.swapaxes(J, -1, -2))
@@ -213,7 +230,7 @@ def errors_of_loops(kernel: Kernel) -> tuple[Kernel, Array]:
 
     That is 1 over a length of rows along unit vectors, and 1 of turns.
     """
-    tree, loops = kernel.request.tree, loops_of(kernel.request)
+    tree, loops = kernel.request.tree, [*loops_of(kernel.request).values()]
     still = tree.neutral()[None]
     (squares,) = at_configurations(tree, loops, still, lambda at: [from_entries(at.ops, row_squares(at))])
     sizes = np.sqrt(squares[0, :, 0])
@@ -224,7 +241,8 @@ def errors_of_loops(kernel: Kernel) -> tuple[Kernel, Array]:
 def rolling_kernel(kernel: Any, met: Mapping[Any, int]) -> Any:
     """The kernel of a time step, or that of any rows where many steps of a rollout have met dependent ones."""
     takes_any = kernel.method in ITERATIVE and kernel.error_dtype
-    return kernel if takes_any or met.get(DynamicsStatus.REDUNDANT, 0) < PATIENCE else of_any_rows(kernel)
+    n = sum(met.get(status, 0) for status in (DynamicsStatus.REDUNDANT, DynamicsStatus.CONFLICTING))
+    return kernel if takes_any or n < PATIENCE else of_any_rows(kernel)
 
 
 @kept_by_kernel
@@ -237,21 +255,32 @@ def of_any_rows(kernel: Kernel) -> Kernel:
 @kept_by_kernel
 def closing_kernel(kernel: Kernel) -> Kernel:
     """The "closed_state" of the loops of a time step, beside what else holds its robot and does not come with calls."""
-    of, soft = kernel.request, kernel.request.options.soft
-    loops = [c.fingerprint for c in loops_of(of)]
+    of, soft, loops = kernel.request, kernel.request.options.soft, loops_of(kernel.request)
     held = [
-        c
+        loops.get(k, c)
         for k, c in enumerate(of.constraints)
-        if not soft[k] and (c.fingerprint in loops or not (c.is_loop or [*c.arguments(k)]))
+        if not soft[k] and (k in loops or not (c.is_loop or [*c.arguments(k)]))
     ]
     asked = request(of.tree, [c.as_loop for c in held], find_quantity("closed_state"))
-    return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", to close loops", CLOSING_BOUND, kernel._wait)
+    return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", to close loops", kernel.error_bound, kernel._wait)
 
 
-def loops_of(of: Request) -> tuple[Constraint, ...]:
-    """Hard constraints between two frames that stay where they are on their links, and ask for no acceleration."""
-    each = zip(of.constraints, of.options.soft, of.options.targets, strict=True)
-    return tuple(c for c, soft, target in each if c.is_loop and not (soft or target or of.options.active))
+def loops_of(of: Request) -> dict[int, Constraint]:
+    """What closes loops, by its number: hard constraints that ask for no acceleration, and which errors they have.
+
+    Those between two frames that stay where they are on their links; and those that hold a frame to the world, where
+    joints join its link to the world, too, none of which is free. These become constraints to a place in the world.
+    """
+    found, options = dict[int, Constraint](), of.options
+    for k, (c, soft, target) in enumerate(zip(of.constraints, options.soft, options.targets, strict=True)):
+        if soft or target or options.active:
+            continue
+        if c.is_loop:
+            found[k] = c
+        elif (placed := c.at_place) is not None and not options.poses[k]:
+            if FREE not in [of.tree.joints[i].kind for i in of.tree.support(c.frames[0].carrier(of.tree))]:
+                found[k] = placed
+    return found
 
 
 def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray[np.object_]:

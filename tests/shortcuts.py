@@ -532,9 +532,17 @@ runtime/fallback.py
     call.error_bound, call.wants_rank = bound, with_status → call.error_bound, call.wants_rank = bound, False
   test_error_estimates.py::test_one_state_is_solved_again_as_in_a_batch
     where = np.nonzero(chosen) if batch else chosen → where = np.nonzero(chosen)
+  test_singular_loops.py::test_machine_code_judges_flagged_states[0]
+    good = rcond[:n] >= judge.least_rcond → good = rcond[:n] >= 0.0
+    result[taken] = x[:n][good] → result[taken] = result[taken]
   test_error_estimates.py::test_bounds_are_arguments
     found[~taken] = DynamicsStatus.SOLVED → found[:] = DynamicsStatus.SOLVED
 runtime/fastcall.py
+  test_singular_loops.py::test_machine_code_judges_flagged_states[0]
+    if not load(place + 8 * (s - first), np.float64) >= least: → if False:
+    return not is_judged or _are_judged(record, arrays, n) → return True
+    first = s if s + lanes <= n else n - lanes → first = s if s + lanes <= n else 0
+    store(load(arrays + 8 * k) + s * size + b, new) → store(load(arrays + 8 * k) + first * size + b, new)
   test_kernel.py::test_the_direct_entry_reads_and_writes_what_lies_as_it_should_and_nothing_else
     if load(x + OBJECT_TYPE) != load(record + ARRAY_TYPE) or load(x + DESCRIPTOR) != load(record + DESCR):
       → if load(x + OBJECT_TYPE) != load(record + ARRAY_TYPE):

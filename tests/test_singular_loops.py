@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from delassus_studies.bench.loop_methods import accelerations, exact_acceleratio
 from delassus_studies.cases import Case, States, random_states
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import closed_states, four_bars, parallel_humanoid
+from random_trees import some_mechanism
 
 EPSILON = float(np.finfo(float).eps)
 PARTS = {"float64": 1e-9, "float32": 2e-3}
@@ -204,3 +206,51 @@ def test_the_humanoid_with_parallel_legs():
     states = random_states(case, 2)
     found = ds.forward_dynamics(tree, *of(states), case.constraints, passive="none")
     assert np.abs(found.constraint_residual()).max() < 1e-8
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_machine_code_judges_flagged_states(seed, monkeypatch):
+    """Results of flagged states are those of few such states to the bit, by the general path and by the entry.
+
+    Few are solved again as direct calls are. Others stay as they are. True errors, beside extended precision, are below
+    ten times the bound.
+    """
+    monkeypatch.setenv("DELASSUS_COMPILE", "wait")
+    monkeypatch.setattr("delassus.runtime.any_kernel.made_request", lambda asked, *_: asked)  # pivots, though strict
+    rng = np.random.default_rng(seed)
+    mechanism = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2])
+    tree, (first, last) = mechanism.tree, mechanism.tree.link_names[-2:]
+    rows = [ds.Point(last), ds.Distance(first, ds.Frame("world", rng.normal(size=3) + 2.0))]
+    every = random_states(Case("", tree, rows), 200)
+    asked = {"method": ("ltl", "pv-early", "pv")[seed], "passive": "none"}
+    alone = ds.compile(tree, rows, "dynamics", error_bound=1e300, **asked)
+    assert not alone.error_dtype
+    by_pivots, judged = (EPSILON / rcond_of(kernel, every) for kernel in (alone, alone.error_estimator))
+    bound = float(np.sort(by_pivots)[-40])
+    kernel = ds.compile(tree, rows, "dynamics", error_bound=bound, **asked)
+    for kept in ((by_pivots <= bound) | (judged <= bound), np.ones(200, dtype=bool)):  # the judge solves all, or some
+        states, flagged = States(*(x[kept] for x in of(every))), by_pivots[kept] > bound
+        assert 5 < flagged.sum() < 40
+        *expected, said = kernel(*(x[flagged] for x in of(states)), return_status=True)
+        assert (said == ds.DynamicsStatus.SOLVED).all() or kept.all()
+        raw, with_status = alone(*of(states)), kernel(*of(states), return_status=True)
+        assert np.array_equal(with_status[-1][flagged], said)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            plain = kernel(*of(states))
+        assert bool(warned) == ((by_pivots > bound) & (judged > bound))[kept].any()
+        for found in (with_status[:-1], plain):
+            for x, again, left in zip(found, expected, raw, strict=True):
+                assert np.array_equal(x[flagged], again) and np.array_equal(x[~flagged], left[~flagged])
+    assert kernel.code.judging[0]  # by which the entry called
+    exact, _ = exact_accelerations(Case("", tree, rows), every)
+    true = np.abs(found[0] - exact).max(axis=1) / np.abs(exact).max(axis=1)
+    assert (true < 10.0 * bound).all()
+
+
+def rcond_of(kernel, states):
+    """Reciprocal conditions that machine code makes of states."""
+    results = [np.empty((len(states.q), *r.shape)) for r in kernel.results]
+    return kernel.compute(list(of(states)), results, (len(states.q),), 1)[0]

@@ -445,15 +445,15 @@ def beside_joint(tree: Tree, constraints: Sequence[Constraint]) -> int:
     """
     ops = CasadiOps()
     problem = Problem(ops, tree, constraints, ops.ca.SX.sym("q", tree.nq))
-    body, axes = Articulated(problem), [joint.motion_axes for joint in tree.joints]
+    body = Articulated(problem)
     roots = [i for i in tree.root_to_leaves() if tree.parents[i] == WORLD]
-    whole, needed = [body.H[i] for i in roots], [ops.take(body.H[i], axes[i], axes[i]) for i in roots]
+    whole, needed = [body.H[i] for i in roots], [tree.joints[i].within(ops, body.H[i]) for i in roots]
     for end in problem.end_effectors:
         K, (root, *joints) = end.K, tree.support(end.link)
         for i in reversed(joints):
             K = body.rows_to_parent(i, K)
         whole.append(K)
-        needed.append(ops.take(K, None, axes[root]))
+        needed.append(tree.joints[root].columns(ops, K))
     return ops.count(*whole, *needed) - ops.count(*needed)
 
 
@@ -474,11 +474,11 @@ def efpa_excess(tree: Tree) -> int:
     problem = Problem(ops, tree, (), ops.ca.SX.sym("q", tree.nq))
     H = list(problem.inertias)
     for i in tree.leaves_to_root():
-        p, axes = tree.parents[i], tree.joints[i].motion_axes
+        p, joint = tree.parents[i], tree.joints[i]
         if p != WORLD:
             X: Any = problem.X[i].motions_to_child(ops.eye(6))
-            U = ops.take(H[i], None, axes)
-            P = ops.eye(6) - ops.put(U / ops.take(U, axes, None), (6, 6), range(6), axes)
+            U: Any = joint.columns(ops, H[i])
+            P = ops.eye(6) - (U / joint.across(ops, U)) @ ops.constant(joint.subspace).T
             H[p] = ops.sym_add(H[p], X.T @ P @ H[i] @ X)
     ends = [i for i in tree.root_to_leaves() if tree.parents[i] == WORLD]
     of_texts = Articulated(problem).H

@@ -18,6 +18,7 @@ from delassus.api.loops import random_configurations
 from delassus.constraints import Constraint, Frame, JointRows, Point, Weld
 from delassus.errors import ConstraintError
 from delassus.formats.parallel import load_parallel
+from delassus.model.describe import describe
 from delassus.model.description import RawJoint, RawLink, Root
 from delassus.model.edit.build import build_tree
 from delassus.model.mechanisms import humanoid, ladder, pendulum
@@ -138,7 +139,8 @@ def parallel_humanoid(differential: bool = True) -> Case:
 
     *Ankles*: two cranks on the shin, whose rods, with mass, hang on balls and hold the foot. *Knees*: a crank on the
     thigh and a rod to the shin, a four-bar. *Torso*: yaw and pitch by a ``differential``, two rotors that turn ten
-    times as fast as their sum and their difference; Pinocchio has no such rows. At zero all loops are closed.
+    times as fast as their sum and their difference; Pinocchio has no such rows. At zero all loops are closed. Joints
+    are numbered depth first, as Pinocchio's functions of the mass matrix need them.
     """
     forward = rotation_about(np.array([0.0, 1.0, 0.0]), -math.pi / 2)
     crank, rotor = pendulum(1, length=0.06, mass=0.2), pendulum(1, length=0.02, mass=0.3)
@@ -160,7 +162,8 @@ def parallel_humanoid(differential: bool = True) -> Case:
         turns = {"torso1_joint": 10.0, "torso2_joint": 10.0 * sign, f"{own}_rod1_joint": -1.0}
         loops.append(JointRows(turns))
     name = "humanoid, parallel legs" + (", differential" if differential else "")
-    return Case(name, tree, tuple(loops))
+    links, joints, _ = describe(tree, offsets=False)
+    return Case(name, build_tree(tree.name, links, joints), tuple(loops))
 
 
 def _rod_on_a_ball(length: float, mass: float) -> Tree:

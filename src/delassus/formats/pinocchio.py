@@ -111,6 +111,10 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     part of the link that carries them. Joints, bodies and frames have the poses of the description that was loaded, but
     the frames of planar and cos-sin joints whose axes are no coordinate axes: Pinocchio takes no others there.
 
+    Where joints are not numbered depth first, as after `Tree.attach` on a link that is no leaf, Pinocchio's functions
+    that make the mass matrix (``crba``, ``constraintDynamics``) are wrong, which its ``model.check`` finds; ``rnea``
+    and ``aba`` are right.
+
     Parameters
     ----------
     tree : Tree

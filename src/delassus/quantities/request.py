@@ -27,7 +27,8 @@ from delassus.model.tree import Tree
 from delassus.quantities.checks import with_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.options import Options, check_options
-from delassus.quantities.planner.methods import AUTO, choose, resolve_method
+from delassus.quantities.planner.methods import AUTO as AUTO
+from delassus.quantities.planner.methods import choose, resolve_method
 from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix

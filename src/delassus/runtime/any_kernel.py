@@ -280,6 +280,11 @@ class CpuKernel(AnyKernel):
         """Itself, whatever its estimates are made by."""
         return self
 
+    @property
+    def judge(self) -> CpuKernel | None:
+        """Kernel in float64 that judges solutions of flagged states of batches by what they miss, if there is one."""
+        return None
+
     @cached_property
     def identity(self) -> str:
         """Identity of the kernel, the same in every process."""

@@ -22,6 +22,9 @@ from delassus.quantities.request import Request
 from delassus.spatial.trace.graph import OperationCount, undisturbed
 from delassus.version import __version__
 
+LINE = 64
+"""Bytes of a cache line."""
+
 
 class KnownProgram:
     """What is known of the program of a request: made when that is first asked for, and kept in the cache.
@@ -80,7 +83,7 @@ class MachineCode(KnownProgram):
         self._codes: list[ObjectCode | None] = [None, None]
         self._evaluated: Evaluated | None = None
         self._instructions = b""
-        self.spans = (ctypes.c_int64 * 2)()
+        self.spans, self.judging = (ctypes.c_int64 * 2)(), (ctypes.c_int64 * 2)()
         super().__init__(asked, dtype, reason)
 
     def _found_facts(self) -> bytes:
@@ -124,6 +127,13 @@ class MachineCode(KnownProgram):
         """Address of the address of ``span`` for so many states: that of machine code as soon as there is some."""
         self.of(states)
         return ctypes.addressof(self.spans) + ctypes.sizeof(ctypes.c_int64) * (states >= self.lanes)
+
+    def take_judge(self, judge: MachineCode, bytes_of_state: int) -> None:
+        """Let calls judge flagged states by other code of as many lanes, as soon as that is made."""
+        if (code := judge._codes[1]) is not None and not self.judging[0]:
+            self._judge = code, ctypes.create_string_buffer(self.lanes * bytes_of_state + LINE)  # as long as this
+            self.judging[1] = (ctypes.addressof(self._judge[1]) + LINE - 1) & -LINE
+            self.judging[0] = code.address("span")
 
     def compiled(self, states: int) -> ObjectCode:
         """Machine code for so many states: functions ``batch`` and ``span``."""

@@ -23,7 +23,7 @@ from delassus.quantities.quantity import GIVEN
 from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import CpuKernel
 from delassus.runtime.arrays import Arrays, Batch, result_arrays
-from delassus.runtime.calls import DirectCall, call_of
+from delassus.runtime.calls import DirectCall, call_of, kept_for
 from delassus.spatial.rotations import Array
 
 PATIENCE = 1_000
@@ -31,6 +31,9 @@ PATIENCE = 1_000
 
 PASSES = 2000
 """Most iterations of `nsgs` for a state of a contact step."""
+
+MANY = 64
+"""States of a batch from which on those that are flagged are worth machine code of their own."""
 
 STRICTER = 0.1
 """Part of the tolerance that its impulses are held to."""
@@ -68,6 +71,8 @@ def solve_states(
     if with_error and rcond:
         error = _error(kernel, rcond, arrays, batch, threads)
     flagged = kernel.ill_conditioned(rcond, batch)
+    if flagged.any():
+        flagged = _judged(kernel, arrays, results, flagged, error)
     chosen = flagged | (with_status and not asked.knows_rank)
     if chosen.any():
         where = np.nonzero(chosen) if batch else chosen
@@ -101,6 +106,33 @@ def solve_states(
         said[~finite & (said != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
         status[where] = said
     return UnsolvedStates(chosen, status, error, call)
+
+
+def _judged(
+    kernel: CpuKernel, arrays: Arrays, results: Arrays, flagged: NDArray[np.bool_], error: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Which flagged states (*batch) are left when machine code judges solutions by what they miss.
+
+    That is the program which direct calls run first, to the bit. Results and errors of the others are those of it.
+    """
+    judge = kernel.judge
+    if judge is None or flagged.size < max(MANY, judge.lanes) or kept_for(kernel.request).is_left:
+        return flagged
+    where = np.nonzero(flagged)
+    n = len(where[0])
+    some = tuple(np.resize(x, max(n, judge.lanes)) for x in where)  # batches, for which there is code
+    found = result_arrays(None, judge.results, (len(some[0]),), judge.dtype)
+    (rcond,) = judge.compute([np.ascontiguousarray(x[some], dtype=float) for x in arrays], found, (len(some[0]),), 1)
+    good = rcond[:n] >= judge.least_rcond
+    if kernel.dtype == judge.dtype and kernel.lanes == judge.lanes:
+        kernel.code.take_judge(judge.code, 8 + sum(x.nbytes // len(x) for x in found))
+    taken, left = tuple(x[good] for x in where), flagged.copy()
+    with np.errstate(over="ignore"):  # numbers beyond float32
+        for result, x in zip(results, found, strict=True):
+            result[taken] = x[:n][good]
+    error[taken] = np.finfo(float).eps / rcond[:n][good]
+    left[taken] = False
+    return left
 
 
 def _evaluated_again(

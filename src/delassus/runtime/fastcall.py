@@ -9,7 +9,8 @@ interpreter, another build), there is no direct entry.
 
 All other calls go to the general path as they came: with what is not a C-contiguous, aligned array of the right type
 and shape, with results that share memory with another array, with batches above a limit. A program's hidden result, the
-reciprocal condition, stays inside: where that of a state is below the least, the general path does it all again.
+reciprocal condition, stays inside: where that of a state is below the least, the judge, if it has been compiled, solves
+that state as direct calls begin to; where it does not, the general path does it all again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 from delassus.compiler.jit.compile import address_of, compiled
 from delassus.compiler.jit.memory import call_at, load, reserve, store
 from delassus.frozen import named_tuple
+from delassus.runtime.code import LINE
 from delassus.runtime.helper import HELPED, UNIT
 from delassus.runtime.threads import ENOUGH_FOR_THREADS, allowed, helper_address
 
@@ -44,13 +46,14 @@ VALUE, LENGTH, ITEMS = 16, 16, 24
 
 GENERAL, OUT, TUPLE_TYPE, VECTORCALL, ARRAY_TYPE, DESCR, FLOAT_TYPE, DOUBLE_TYPE, BYTES_DESCR = range(0, 72, 8)
 NEW_ARRAY, NEW_TUPLE, DROP, SPANS, SCRATCH, HELPER, SHARED, MOST_STATES, PART = range(72, 144, 8)
-LANES, INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, NAMED, SHAPES = range(144, 208, 8)
+LANES, INPUTS, RESULTS, HAS_RCOND, ITEM, LEAST, NAMED, JUDGE, SHAPES = range(144, 216, 8)
 """Offsets in a kernel's record: the general path, the name "out", types and descriptors; functions of NumPy and of
 Python; where the kernel's are (`MachineCode.spans`); memory for reciprocal conditions and repeated numbers; the helper
 (`delassus.runtime.helper`) and the states from which it takes part; states at most, those that are run before some of
 them may be ill-conditioned, and those from which on there is code for lanes; numbers of arguments and results; whether
 there are reciprocal conditions; bytes of a number; the least of the conditions; the class of named tuples that results
-are. Last, of each array, the bytes of a state, its number of axes and their lengths."""
+are; where the judge is (`MachineCode.judging`). Last, of each array, the bytes of a state, its number of axes and their
+lengths."""
 
 READABLE, WRITEABLE = 0x1 | 0x100, 0x1 | 0x100 | 0x400
 """C-contiguous and aligned; the same and writeable."""
@@ -68,9 +71,6 @@ LEAST_PART = 128
 MOST_ARRAYS, SCALARS, ROOM = 64, 8, 8 * 65
 """Arrays of a kernel that has an entry at most, and axes of these; arguments of one number a state; bytes for as many
 pointers and one more."""
-
-LINE = 64
-"""Bytes of a cache line."""
 
 DECLINED = 1
 """In place of an object: the call is left to the general path."""
@@ -156,8 +156,42 @@ def _new(record: int, shape: int, is_batch: bool, n: int) -> int:
 
 
 @compiled
+def _are_judged(record: int, arrays: int, n: int) -> bool:
+    """Whether the judge solves all of n states that are ill-conditioned, whose results are then its own.
+
+    It computes blocks of states in which they are, beside the results, and knows each by itself.
+    """
+    judge, lanes, least = load(record + JUDGE), load(record + LANES), load(record + LEAST, np.float64)
+    n_inputs, n_arrays, table = load(record + INPUTS), load(record + INPUTS) + load(record + RESULTS), reserve(ROOM)
+    if load(judge) == 0 or n < lanes:
+        return False
+    for s in range(n):
+        if load(load(record + SCRATCH) + 8 * s, np.float64) >= least:
+            continue
+        first = s if s + lanes <= n else n - lanes
+        shape, place = record + SHAPES, load(judge + 8)
+        for k in range(n_arrays):
+            at = place if k >= n_inputs else load(arrays + 8 * k) + first * load(shape)
+            store(table + 8 * k, at)
+            place += lanes * load(shape) if k >= n_inputs else 0
+            shape += 16 + 8 * load(shape + 8)
+        store(table + 8 * n_arrays, place)
+        call_at(load(judge), table, 0, lanes)
+        if not load(place + 8 * (s - first), np.float64) >= least:
+            return False
+        shape = record + SHAPES
+        for k in range(n_arrays):
+            size = load(shape) if k >= n_inputs else 0
+            for b in range(0, size, 8):
+                new = load(load(table + 8 * k) + (s - first) * size + b)
+                store(load(arrays + 8 * k) + s * size + b, new)
+            shape += 16 + 8 * load(shape + 8)
+    return True
+
+
+@compiled
 def _run(record: int, arrays: int, n: int) -> bool:
-    """Compute n states; False where one is ill-conditioned, or the general path has to compile or start the helper.
+    """Compute n states; False where one is not solved, or the general path has to compile or start the helper.
 
     Without the helper, by parts, so that little is lost where the general path has to do all again.
     """
@@ -168,7 +202,7 @@ def _run(record: int, arrays: int, n: int) -> bool:
         share, part = load(load(record + HELPER)), n
         if share == 0:
             return False
-    first, rcond, item = 0, load(record + SCRATCH), load(record + ITEM)
+    first, rcond, item, is_judged = 0, load(record + SCRATCH), load(record + ITEM), False
     while first < n:
         size = part if n - first >= 2 * part else n - first
         if share != 0:
@@ -178,9 +212,11 @@ def _run(record: int, arrays: int, n: int) -> bool:
         if load(record + HAS_RCOND) != 0 and ill_conditioned(
             rcond + first * item, size, load(record + LEAST, np.float64), item
         ):
-            return False
+            if load(load(record + JUDGE)) == 0:
+                return False
+            is_judged = True
         first += size
-    return True
+    return not is_judged or _are_judged(record, arrays, n)
 
 
 @compiled
@@ -345,13 +381,14 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     named = named_tuple(*(r.name for r in kernel.results))
     helper, most = helper_address() if is_helped and allowed() > 1 else 0, limit(operations)
     record = struct.pack(
-        f"23qdq{sum(2 + len(shape) for shape in shapes)}q",
+        f"23qdqq{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),
         *(id(np.dtype(np.uint8)), _numpy_functions()[NEW_FROM_DESCR], new_tuple, drop),  # like ``dtype`` there for good
         *(ctypes.addressof(kernel.code.spans), ctypes.addressof(_SCRATCH), helper),
         *(-(-HELPED // operations) if helper else MOST + 1, most if helper else min(MOST_ALONE, most)),
         *(LEAST_PART if kernel.has_rcond else MOST, kernel.lanes, len(kernel.arguments), len(kernel.results)),
         *(kernel.has_rcond, dtype.itemsize, dtype.type(kernel.least_rcond), id(named)),
+        ctypes.addressof(kernel.code.judging),
         *(x for shape in shapes for x in (prod(shape) * dtype.itemsize, len(shape), *shape)),
     )
     record += struct.pack(_METHOD, id(_NAME) + CONTENTS, address_of(_called), _FASTCALL | _KEYWORDS, 0)

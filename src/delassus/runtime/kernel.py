@@ -127,6 +127,8 @@ class Kernel(CpuKernel):
             States whose estimate is above the bound of `compile` are solved again, as direct calls solve them.
             Calls that meet any of these warn, unless they return statuses or errors: of each status by itself, and of
             states that are fine when solved again. Python's filters show each of these once a line, or as they are set.
+            Batches of 64 and more do not warn of states that the program by which direct calls begin solves: another
+            process compiles it once a call has met some.
 
         Raises
         ------
@@ -231,6 +233,14 @@ class Kernel(CpuKernel):
             return self
         asked = replace(self.request, error_dtype=self.dtype.name)
         return Kernel(asked, self.dtype.name, self.lanes, ", to estimate errors", self.error_bound, self._wait)
+
+    @cached_property
+    def judge(self) -> CpuKernel | None:
+        """As of `CpuKernel`, of what has a status; another process compiles it, and nobody waits for that."""
+        asked = replace(self.request, error_dtype="float64")
+        if not asked.has_status or asked.derivative or (self.error_dtype and self.dtype == np.float64):
+            return None
+        return the_same(Kernel, asked, "float64", host().lanes("float64"), ", to judge states", self.error_bound, False)
 
     @cached_property
     def difference(self) -> Kernel:

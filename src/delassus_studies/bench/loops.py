@@ -25,6 +25,7 @@ import delassus as ds
 from delassus.accuracy.policy import ERROR_BOUND
 from delassus.algorithms.dynamics.state import EliminationOrder
 from delassus.cli.tables import Record, environment, table
+from delassus.compiler.machine.background import waiting
 from delassus.runtime.compile import compile_at_once
 from delassus.runtime.fallback import solve_states
 from delassus.spatial.rotations import Array
@@ -44,7 +45,7 @@ from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import exact_dynamics_call, lcaba_call, loop_errors
 from delassus_studies.timing import Calls, each, fitted_slope, interleaved, pinned
 
-STATES, CLOSED_STATES, PEER_STATES, CHECKED = 1024, 2048, 64, 16
+STATES, MANY, PEER_STATES, CHECKED = 1024, 4096, 64, 16
 ROUNDS, REPEATS = 9, 2
 STEPS = 2000
 SIZES, GRIDS = (10, 20, 40, 100), (3, 4, 5, 6)
@@ -56,6 +57,9 @@ MOST_DENSE, MOST_CHECKED, MOST_WAITING = 60, 120, 8000
 
 MOST_PEER = 4e7
 """Links times squared degrees of freedom up to which `lcaba` is called: memory of its data grows as these, to 3 GB."""
+
+OWN = ("default", "many", "alone")
+"""Calls of ours at closed states."""
 
 COUNTED = ("pv-early", "waiting", "ltl")
 
@@ -122,38 +126,54 @@ def _measure_passive(case: Case) -> Record | None:
 
 
 def _measure_closed(case: Case, rounds: int) -> Record | None:
-    """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error."""
-    if (states := closed_states(case, CLOSED_STATES)) is None:
+    """Default dynamics at closed states beside ``constraintDynamics``: times, states solved again, error.
+
+    Of `STATES` and of `MANY` states, those that are solved again included, and "alone" of `STATES` without: numbers of
+    all are then those that machine code makes first.
+    """
+    if (states := closed_states(case, MANY)) is None:
         return None
     kernel = ds.compile(case.tree, case.constraints, "dynamics", passive="none")
-    given = states.q, states.v, states.tau
-    with catch_warnings(action="ignore"), pinned():
-        qdd, forces = kernel(*given, threads=1)
-        calls: Calls = {"default": (partial(kernel, *given, out=(qdd, forces), threads=1), CLOSED_STATES)}
-        wrong = {"error": _error(case, states, qdd)}
+    alone = dynamics_kernel(case, kernel.method, error_bound=ANY_ERROR)
+    some = states.first(STATES)
+    with catch_warnings(action="ignore"), pinned(), waiting():
+        calls: Calls = {}
+        for name, run, at in (("default", kernel, some), ("many", kernel, states), ("alone", alone, some)):
+            given = at.q, at.v, at.tau
+            out = run(*given, threads=1)
+            calls[name] = partial(run, *given, out=tuple(out), threads=1), len(at.q)
+        wrong = {"error": _error(case, states, out[0])}
         for name, make in (("pin", exact_dynamics_call), ("lcaba", lcaba_call)):
             if peer := if_present(partial(make, case, states.first(PEER_STATES))):
                 calls[name], wrong[f"{name} error"] = (peer, PEER_STATES), _error(case, states, np.array(peer()))
         starts = case.tree.random(0, STATES)
         close, reduce = (ds.compile(case.tree, case.constraints, what) for what in ("close_loops", "reduced_dynamics"))
         calls["close"] = partial(close, starts, threads=1), STATES
-        calls["reduced"] = partial(reduce, *given[:2], threads=1), STATES
+        calls["reduced"] = partial(reduce, some.q, some.v, threads=1), STATES
         found = interleaved(calls, rounds, REPEATS, time.thread_time)
         left = ds.close_loops(case.tree, case.constraints, starts)
         reduced = ds.reduced_dynamics(case.tree, case.constraints, left.q[:PEER_STATES])
-        run = solve_states(kernel, [np.array(x) for x in given], [qdd, forces], (CLOSED_STATES,), 1)
+        flagged = [_flagged(kernel, x) for x in (some, states)]
+        runs = [solve_states(kernel, [x.q, x.v, x.tau], [*kernel.empty_results(len(x.q))], (len(x.q),), 1)
+                for x in (some, states)]  # fmt: skip
     return {
         "method": kernel.method,
         "judged": bool(kernel.error_dtype),
         "operations": kernel.operations.total,
-        "again": int(np.count_nonzero(run.again)),
-        "inaccurate": int(np.count_nonzero(run.status == ds.DynamicsStatus.INACCURATE)),
+        "again": ", ".join(map(str, flagged)),
+        "inaccurate": int(np.count_nonzero(runs[-1].status == ds.DynamicsStatus.INACCURATE)),
         **wrong,
         "microseconds": found,
         "open": int(np.count_nonzero(left.status == ds.LoopStatus.OPEN)),
         "independent": len(reduced.independent),
         "by Pinocchio": if_present(partial(loop_errors, case, left.q[:PEER_STATES], reduced.transmission)),
     }
+
+
+def _flagged(kernel: ds.Kernel, states: States) -> int:
+    """How many states the machine code does not solve by itself."""
+    n, given = (len(states.q),), [states.q, states.v, states.tau]
+    return int(np.count_nonzero(kernel.ill_conditioned(kernel.compute(given, [*kernel.empty_results(n)], n, 1), n)))
 
 
 def measure(quick: bool = False) -> Iterator[Record]:
@@ -179,14 +199,22 @@ def tables(record: Record) -> Iterator[Table | str]:
     closed = [
         (name, x["method"] + (", judged" if x["judged"] else ""),
          *(x[which] for which in ("operations", "again", "inaccurate", "error")),
-         *_beside(x, "default", "pin"), *_beside(x, "default", "lcaba")[1:], x.get("lcaba error"))
+         *(t for own in OWN for t in (*_beside(x, own, "pin")[::2], _beside(x, own, "lcaba")[2])),
+         *(x["microseconds"].get(peer, {}).get("lowest") for peer in ("pin", "lcaba")),
+         *(x.get(f"{peer} error") for peer in ("pin", "lcaba")))
         for name, x in record["closed"].items()
         if x is not None
     ]  # fmt: skip
     if closed:
         of_closed = ("robot", "method", "operations:,", "again", "inaccurate", "error:.0e")
-        title = f"default dynamics of {CLOSED_STATES} closed states beside constraintDynamics and lcaba"
-        peers = "µs:.2f", "its µs:.2f", "ratio:.0f", "lcaba, µs:.2f", "ratio:.0f", "its error:.0e"
+        title = f"default dynamics of {STATES} and {MANY} closed states, and of {STATES} none of which is solved again"
+        title += ", beside constraintDynamics and lcaba"
+        own = [
+            f"{n}{which}"
+            for n in (STATES, MANY, f"{STATES} alone")
+            for which in (", µs:.2f", ", × cD:.0f", ", × lcaba:.0f")
+        ]
+        peers = (*own, "cD, µs:.1f", "lcaba, µs:.1f", "cD, error:.0e", "lcaba, error:.0e")
         yield table(title, (*of_closed, *peers), closed)
     coordinates = [
         (

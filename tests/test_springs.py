@@ -419,8 +419,7 @@ def test_springs_of_a_file_act_or_are_refused():
     pytest.importorskip("mujoco")
     text, rng = some_tendons(0, DT, STRAIGHT.format(100, 1, 0.5, 100, 1))
     tree, q, v = ds.load(text), rng.normal(size=4), np.zeros(4)
-    assert [c.holds for c in tree.constraints] == [False] * 3 and not tree.omitted
-    assert len(tree.report["springs between frames"]) == 3
+    assert [c.holds for c in tree.constraints] == [False] * 3 and not tree.report
     for call in (
         lambda **given: ds.dynamics_derivatives(tree, q, v, v, **given),
         lambda **given: ds.inverse_dynamics_derivatives(tree, q, v, v, **given),

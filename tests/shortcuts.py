@@ -12,7 +12,7 @@ accuracy/closed_loops.py
     (closed is not None and closed[0] < closed[1]) or· →
     ·or are_always_dependent(tree, constraints) →
   test_ground_loops.py::test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats
-    max(UNMOVED, ROUND_OFF) → UNMOVED
+    _rank_at(tree, holding, q, ROUND_OFF) → _rank_at(tree, holding, q, UNMOVED)
 accuracy/pivots.py
   test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows
     (rows.start <= graph.a) → (rows.start < graph.a)

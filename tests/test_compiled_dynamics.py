@@ -197,6 +197,7 @@ def in_units(mechanism, mass, length):
             x,
             position=length * x.position,
             armature=x.armature * (mass if x.kind is joint_kinds.PRISMATIC else inertia),
+            pitch=length * x.pitch,
         )
         for x in mechanism.joints
     ]

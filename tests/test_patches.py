@@ -532,7 +532,7 @@ ALIKE = 2e-8
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 8])
+@pytest.mark.parametrize("seed", [7, 8])
 def test_kernels_of_random_trees_go_as_scenes_do(seed):
     """Spheres on a floor and in one another, with any of friction, torsional and rolling friction; rows may depend."""
     tree, rng = some_mechanism(seed, 5, ("fixed", "floating")[seed % 2]).tree, np.random.default_rng(seed)

@@ -66,7 +66,10 @@ def test_base_parameters_do_not_depend_on_limits_or_units(seed):
         units = np.repeat([1.0, length], 3)
         scaled = replace(
             tree,
-            joints=tuple(replace(j, position=j.position * length, armature=np.zeros(j.nv)) for j in tree.joints),
+            joints=tuple(
+                replace(j, position=j.position * length, armature=np.zeros(j.nv), pitch=j.pitch * length)
+                for j in tree.joints
+            ),
             inertias=tree.inertias * units[:, None] * units,
             frames={name: replace(at, position=at.position * length) for name, at in tree.frames.items()},
         )

@@ -13,7 +13,7 @@ from rich.text import Text
 import delassus as ds
 from delassus.algorithms.osim import ALGORITHMS
 from delassus.cli.tables import Console, Record, environment, publish, table
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus_studies.cases import Case, demo_case
 from delassus_studies.peers import if_present
 from delassus_studies.peers.pinocchio import delassus_call

@@ -81,18 +81,18 @@ def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
     """Whether rows depend on one another at almost all configurations, whether they close loops or not."""
     if not constraints:
         return False
-    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)))
+    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)), UNMOVED)
     return rank < m
 
 
-def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array) -> tuple[int, int]:
-    """Largest rank of rows at configurations (k, nq), and the number of rows."""
+def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array, unmoved: float) -> tuple[int, int]:
+    """Largest rank of rows at configurations (k, nq), whose mobility is above some of its bound, and their number."""
 
     def made(problem: Problem) -> list[Matrix]:
         return [kjr(problem), from_entries(problem.ops, mobility_bound(problem, Articulated(problem)))]
 
     G, typical = at_configurations(tree, constraints, q, made)
-    least = np.max(max(UNMOVED, ROUND_OFF) * typical[..., 0], axis=0, initial=0.0)
+    least = np.max(unmoved * typical[..., 0], axis=0, initial=0.0)
     return int(np.max(common_rank(G, least))), G.shape[-1]
 
 
@@ -221,7 +221,7 @@ def _rank(tree: Tree, holding: Constraints) -> tuple[int, int, Array, Array] | N
         q = _closed_configurations(tree, loops)
         if not len(q):
             return None
-        rank, m = _rank_at(tree, holding, q)
+        rank, m = _rank_at(tree, holding, q, ROUND_OFF)
     return rank, m, q, kept_closed(tree, loops, q)
 
 

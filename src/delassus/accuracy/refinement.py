@@ -214,8 +214,8 @@ class Usual:
     def _from_joints(self) -> list[Sizes]:
         """Forces and moments that the joints on the way to each link hand on to it."""
         ops, motion, out = self._motion.ops, self._motion, list[Sizes]()
-        for i, p in enumerate(motion.tree.parents):
-            x, y = _parts(ops, motion.along_joint(i, motion.tau[i]))
+        for i, (p, joint) in enumerate(zip(motion.tree.parents, motion.tree.joints, strict=True)):
+            x, y = _parts(ops, ops.put(motion.tau[i], (6, 1), joint.motion_axes, (0,)))
             force, moment = (0.0, 0.0) if p == WORLD else out[p]
             out.append((force + x, moment + self._levers[i] * force + y))
         return out

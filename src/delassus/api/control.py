@@ -16,7 +16,7 @@ from delassus.model.tree import Tree
 from delassus.quantities.declarations.control import CONTROL
 from delassus.quantities.evaluate import held_rows
 from delassus.quantities.keywords import ConstraintArguments, Constraints, Surroundings
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.runtime.calls import DirectCall, system_of
 from delassus.spatial.rotations import Array
 

@@ -14,8 +14,9 @@ from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
 from delassus.quantities.checks import split_springs
 from delassus.quantities.keywords import Constraints
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.quantity import Quantity
-from delassus.quantities.request import AUTO, Request, request
+from delassus.quantities.request import Request, request
 from delassus.runtime import calls
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from delassus.model.check import check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.dynamics import DYNAMICS, DYNAMICS_DERIVATIVES, DYNAMICS_HESSIAN
 from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod, ForcedMotion
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.results import (
     DynamicsDerivatives,
     DynamicsHessian,

@@ -28,7 +28,7 @@ from delassus.quantities.keywords import (
     Payloads,
     Surroundings,
 )
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.spatial.rotations import Array
 
 
@@ -207,7 +207,8 @@ def inverse_dynamics(
     states: dict[str, Any] = {"q": q, "v": v, "qdd": qdd}
     constraints = None if constraints is None else check_constraints(tree, constraints)
     if motors is None and constraints is not None and all(not c.holds for c in constraints):
-        return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given).run()["tau"]
+        refused = {} if method == AUTO else {"method": method}
+        return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
 

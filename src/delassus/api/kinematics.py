@@ -17,7 +17,7 @@ from delassus.quantities.declarations.kinematics import (
     KINEMATICS,
 )
 from delassus.quantities.keywords import ConstraintArguments, Constraints, Frames, Reference
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.spatial.rotations import Array
 
 

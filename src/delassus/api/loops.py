@@ -19,7 +19,7 @@ from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.loops import CLOSE_LOOPS, REDUCED_DYNAMICS
 from delassus.quantities.keywords import ConstraintArguments, Constraints, Passive
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.spatial.rotations import Array
 
 ROUNDS, AT_LEAST = 20, 64

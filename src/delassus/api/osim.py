@@ -25,7 +25,7 @@ from delassus.quantities.declarations.osim import (
     OSIM,
 )
 from delassus.quantities.keywords import ConstraintArguments, Constraints, DynamicsMethod, OsimMethod, Payloads
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.results import ImpulseDynamics, impulses_found
 from delassus.spatial.rotations import Array
 
@@ -90,7 +90,7 @@ def delassus(
     >>> ds.delassus(robot, feet, robot.neutral()).shape
     (12, 12)
     """
-    by = method or ("pv-osimr" if loops is None else OVER_LOOPS)
+    by = method if method is not None else ("pv-osimr" if loops is None else OVER_LOOPS)
     return bind(tree, constraints, DELASSUS, {"q": q}, by, loops=loops, **given).run()["G"]
 
 

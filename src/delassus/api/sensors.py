@@ -12,7 +12,7 @@ from delassus.constraints.sensors import Sensors
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.sensors import SENSORS
 from delassus.quantities.keywords import Compliance, ConstrainedMotion, Constraints, DynamicsMethod
-from delassus.quantities.request import AUTO
+from delassus.quantities.planner.methods import AUTO
 from delassus.spatial.rotations import Array
 
 

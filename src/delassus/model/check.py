@@ -12,13 +12,17 @@ from functools import lru_cache, reduce
 from math import isfinite, prod, sqrt
 from operator import add, mul
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, DelassusError, FileError, ModelError, shown
+from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import ROUND_OFF, Array, exact_quarter_turns
+
+if TYPE_CHECKING:
+    from delassus.model.topology import Topology
 
 UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
@@ -105,26 +109,26 @@ def common_batch(
         raise ConfigurationError(argument, wanted, f"{batch}", advice) from None
 
 
-def check_states(x: ArrayLike, size: int, argument: str, of: str, base: int) -> Array:
-    """Check states (..., size) and return them as float64; ``of`` says what has as many numbers.
-
-    ``base`` is how many more a floating root would have; 0 of one that floats.
+def check_states(tree: Topology, x: ArrayLike, argument: str, size_name: Literal["nq", "nv"]) -> Array:
+    """Check configurations (..., nq) or velocities (..., nv) of a tree and return them as float64.
 
     Raises
     ------
     ConfigurationError
         Wrong shape or type, NaN or infinite entries.
     """
+    size = tree.nq if size_name == "nq" else tree.nv
     array = real_array(x)
     if array is None:
         wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
         came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
         raise ConfigurationError(argument, wanted, came, advice)
     if array.ndim == 0 or array.shape[-1] != size:
-        is_fixed = base > 0 and array.ndim > 0 and array.shape[-1] == size + base
+        base = FREE.nq if size_name == "nq" else FREE.nv
+        is_fixed = not tree.is_floating and array.ndim > 0 and array.shape[-1] == size + base
         raise ConfigurationError(
             argument,
-            f"shape (..., {size}), {of}",
+            f"shape (..., {size}), {size_name} of {tree.name!r}",
             f"shape {array.shape}",
             f"Its root is fixed: load it with root='floating' for {base} numbers more."
             if is_fixed

@@ -28,7 +28,6 @@ from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.lock import lock
 from delassus.model.edit.reroot import reroot, reroot_configuration
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns
 
@@ -271,7 +270,7 @@ class Tree(Topology):
         ConfigurationError
             Wrong shape or type, NaN or infinite entries, or a quaternion whose length is off by more than 1e-6.
         """
-        array = check_states(q, self.nq, argument, f"nq of {self.name!r}", 0 if self.is_floating else FREE.nq)
+        array = check_states(self, q, argument, "nq")
         for joint, sq in zip(self.joints, self.q_slices, strict=True):
             unit = joint.kind.unit
             if unit is not None:
@@ -282,7 +281,7 @@ class Tree(Topology):
 
     def check_velocity(self, v: ArrayLike, argument: str = "v") -> Array:
         """Check ``v`` (..., nv) and return it as float64; raises `ConfigurationError`."""
-        return check_states(v, self.nv, argument, f"nv of {self.name!r}", 0 if self.is_floating else FREE.nv)
+        return check_states(self, v, argument, "nv")
 
     # -- trees made of this one ------------------------------------------------------------------------------------
 

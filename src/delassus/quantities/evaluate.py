@@ -39,8 +39,9 @@ from delassus.errors import DelassusError, warn
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import Tree
 from delassus.quantities.bound_request import BoundRequest, symbolic_request
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.quantity import DEPENDENCES, GIVEN, SOLUTIONS, Output, Quantity
-from delassus.quantities.request import AUTO, Request
+from delassus.quantities.request import Request
 from delassus.spatial.motion import column, from_entries
 from delassus.spatial.ops import Matrix
 from delassus.spatial.rotations import Array

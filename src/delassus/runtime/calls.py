@@ -48,8 +48,9 @@ from delassus.quantities.evaluate import (
     stage,
     warn_of_errors,
 )
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.quantity import DEPENDENCES, SOLUTIONS, Quantity
-from delassus.quantities.request import AUTO, Request
+from delassus.quantities.request import Request
 from delassus.runtime.any_kernel import evaluated_kernel
 from delassus.runtime.code import is_known
 from delassus.spatial.rotations import Array

@@ -230,7 +230,7 @@ def configuration_from_mujoco(tree: Tree, qpos: ArrayLike) -> Array:
     >>> configuration_from_mujoco(base, [0, 0, 1, 2, 0, 0, 0, 0.5])
     array([0. , 0. , 1. , 0. , 0. , 0. , 1. , 0.5])
     """
-    q = check_states(qpos, tree.nq, "qpos", f"nq of {tree.name!r}", 0 if tree.is_floating else FREE.nq).copy()
+    q = check_states(tree, qpos, "qpos", "nq").copy()
     for joint, part, _ in _quaternions(tree):
         length = np.linalg.norm(q[..., part], axis=-1, keepdims=True)
         if np.any(length < SHORTEST_QUATERNION):

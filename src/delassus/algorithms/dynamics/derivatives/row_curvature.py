@@ -80,7 +80,7 @@ def row_curvature(rates: Rates, rest: Rates, index: int, mu: Matrix, f: Matrix) 
     at, of = Curved(rates, index), changes_of(rates, rest)
     links = [*at.rows_on_links]
     a, twists = ({i: x[i] for i in links} for x in (rates.a, rest.a))
-    missed = column(at.ops, at.missed(at.motions(ACCELERATION, a)))
+    missed = column(at.ops, at.missed(at.motions(ACCELERATION, a), at.goal))
     number = dot(missed, column(ops, mu))
     pull = at.dual.lifted(f)
     for link, twist in at.motions(MULTIPLIER, twists).items():

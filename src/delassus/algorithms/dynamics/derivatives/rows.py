@@ -18,7 +18,7 @@ from typing import Any, cast
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
-from delassus.constraints import At, Constraint
+from delassus.constraints import At, Constraint, Goal
 from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
 from delassus.frozen import cached_property
@@ -115,9 +115,9 @@ class Displaced(At):
         """`Constraint.rows_on_links`."""
         return self._rows
 
-    def missed(self, a: Mapping[int, Any]) -> Any:
-        """``Σ K a − k`` of accelerations of links, stabilisation and all, but for the target."""
-        c, goal = self.constraint, self.goal
+    def missed(self, a: Mapping[int, Any], goal: Goal) -> Any:
+        """``Σ K a − k`` of accelerations of links, with stabilisation by the gains of a goal, but for the target."""
+        c = self.constraint
         r = c.drift(self) + c.gravity(self)
         for link, K in self.rows_on_links.items():
             r = r + K @ a[link]
@@ -156,7 +156,8 @@ def row_changes(motion: DynamicsProblem, rates: Rates, index: int, f: Matrix | N
     if not c.carriers(tree) or not problem.rows_on_links_of(index):
         return RowChanges(with_q, with_v)
     at = Displaced(rates, index)
-    dual, r = at.dual, at.missed({link: at.dual.lifted(rates.a[link]) for link in at.rows_on_links})
+    a = {link: at.dual.lifted(rates.a[link]) for link in at.rows_on_links}
+    dual, r = at.dual, at.missed(a, motion.goals[index])
 
     def by(numbers: Matrix, name: Hashable) -> Matrix:
         return dual.rates(column(dual, numbers), [(name, k) for k in range(6)])

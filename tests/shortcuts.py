@@ -102,7 +102,16 @@ compiler/program/batched_calls.py
     leaders.setdefault((column - column[0]).tobytes(), k) → leaders.setdefault((column[-1] - column[0]).tobytes(), k)
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
+quantities/bound_request.py
+  test_spring_forces.py::test_steps_follow_the_law_of_steps_with_contacts[0]
+    R[-1] * (d + b / h) → R[-1] * d
+    R.append(1.0 / a) → R.append(0.5 / a)
+quantities/checks.py
+  test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
+    acting += own.values() if of_forces else [] → pass
 quantities/request.py
+  test_spring_forces.py::test_tangents_of_dynamics_and_steps[0]
+    (self.iterates or pulled) → self.iterates
   test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
@@ -188,6 +197,13 @@ constraints/between_frames.py
       → return not (on_world or self.angular_axes == "world")
   test_pairs.py::test_pairs_are_the_joints_that_they_say[cylindrical-False]
     if self._may_part: → if False:
+algorithms/dynamics/state.py
+  test_spring_forces.py::test_forces_are_gradients_of_energies_and_damp[0]
+    -(k * x + d * u) → -(k * x)
+    (*self.wrenches.items(), *self._pulls()) → self.wrenches.items()
+algorithms/energy.py
+  test_spring_forces.py::test_forces_are_gradients_of_energies_and_damp[0]
+    for _, each in motion.stretched: → for _, each in ():
 constraints/joint_rows.py
   test_lock.py::test_what_goes_with_a_joint_is_named
     rest -= measured * sum( → rest += measured * sum(
@@ -392,6 +408,10 @@ solvers/islands/newton.py
     if rows.b[i] >= 0:↵            j, k = graph.local[rows.a[i]]
       → if rows.b[i] > 0:↵            j, k = graph.local[rows.a[i]]
     if D[i, 8] == 0.0 and D[i, 0] == 0.0 and D[i, 4] == 0.0: → if D[i, 0] == 0.0 and D[i, 4] == 0.0:
+contact/formulations/bodies.py
+  test_formulations.py::test_hinges_hold_nothing_that_joints_move[0]
+    own[at] -= d.pitches[k] → own[at] += d.pitches[k]
+    on_parents[at] += d.pitches[k] → on_parents[at] += 0.0
 contact/sparse/rows.py
   test_joint_kinds.py::test_screws_in_scenes
     if pitch != 0.0: → if False:

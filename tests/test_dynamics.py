@@ -303,8 +303,10 @@ def pairs(tree, names, rng):
 
 def two_branches(seed=11):
     """Floating tree with two branches, of joints of five kinds where no other is asked for."""
-    m = some_mechanism(seed, 6, "floating")
-    leaves = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i]
+    leaves = list[int]()
+    while len(leaves) < 2:
+        m = some_mechanism(seed, 6, "floating")
+        leaves, seed = [i for i in range(m.tree.n_links) if not m.tree.children[i] and i], seed + 100
     return m, [m.tree.link_names[i] for i in (leaves[0], leaves[-1])]
 
 

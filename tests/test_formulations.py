@@ -26,7 +26,7 @@ from delassus.contact import (
 from delassus.errors import ConfigurationError, ModelError, UnknownNameError
 from internals import FORMULATIONS, pendulum
 from internals import SOLVED as SOLVED_STATUSES
-from random_trees import INNER, some_constraints, some_mechanism, some_rotors
+from random_trees import INNER, TURNS_OR_SLIDES, some_constraints, some_mechanism, some_rotors
 from tools import error, projected, random_rotation
 
 NAMES = tuple(FORMULATIONS)
@@ -191,6 +191,19 @@ def test_momentum_of_all_links_is_conserved(name):
     assert error(J @ a["nmc"][: 6 * n_links], a["mc"][:n_dofs]) < 1e-11  # recursions over ten links and more
     M = problem["nmc"].model.A[: 6 * n_links, : 6 * n_links]
     assert error(J @ M @ J.T, problem["mc"].motion.mass_matrix) < 1e-11
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hinges_hold_nothing_that_joints_move(seed):
+    """Rows of hinges of links on their own, at the twists of each joint's motion: of screws as of hinges and slides."""
+    tree = some_mechanism(seed, 6, ["fixed", "floating"][seed % 2], TURNS_OR_SLIDES).tree
+    assert any(joint.pitch for joint in tree.joints)
+    scene, state, n = Scene(tree), some_state(np.random.default_rng(seed), tree), 6 * tree.n_links
+    dynamics, hinges = ContactDynamics(scene), sum(6 - joint.nv for joint in tree.joints)
+    problem = formulate(scene, state, "nmc", dt=1e-2, contacts=ContactSet.empty(), dynamics=dynamics)
+    G = problem.model.A[n : n + hinges, :n]
+    moved = np.array([dynamics.at(state.q, unit, state.tau).twists.ravel() for unit in np.eye(tree.nv)])
+    assert np.linalg.matrix_rank(G) == hinges and np.abs(G @ moved.T).max() < 1e-12 * np.abs(moved).max()
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------------

@@ -143,6 +143,9 @@ def test_what_goes_with_a_joint_is_named():
     assert none.omitted[what] == ("of a", "length", "turn", "of b", "load")
     whole = tree.lock({"b": 0.1, "c": 0.15, "a": 0.4})  # a = 0.1 + 2 c
     assert whole.nv == 0 and len(whole.omitted[what]) == 3 + 2 + 5
+    held = ds.Point("a"), ds.Point("b")
+    fixed = replace(tree, constraints=held).lock({"a": 0.4})
+    assert fixed.constraints == held[1:] and fixed.report[what][0] == repr(held[0])
     with pytest.raises(
         ds.DelassusError, match=r"row on joints 'a', 'c': expected values at which it holds, got 0\.3 off"
     ):

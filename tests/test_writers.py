@@ -515,7 +515,7 @@ def test_hostile_names(tmp_path, form, name):
 # -- Pinocchio's models --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2, 6))  # which have a body where a frame of Pinocchio's is turned
+@pytest.mark.parametrize("seed", range(6))
 def test_pinocchio_models(seed):
     """``pinocchio.Model`` → `Tree` → ``pinocchio.Model`` → `Tree`: joints in any order, of all types."""
     rng = np.random.default_rng(seed)
@@ -531,14 +531,14 @@ def test_pinocchio_models(seed):
     assert [*back.names] == [*model.names] and [*back.parents] == [*model.parents]
     assert [*back.idx_qs] == [*model.idx_qs] and back.name == model.name
     for a, b in zip(model.jointPlacements, back.jointPlacements, strict=True):
-        assert a.isApprox(b, 1e-13) or "RevoluteUnboundedUnaligned" in kinds
+        assert a.isApprox(b, 1e-13)
     names = ("armature", "damping", "friction", "effortLimit", "velocityLimit")
     assert all(np.array_equal(getattr(model, name), getattr(back, name)) for name in names)
     v, a = rng.normal(size=(2, model.nv))
     expected, found = (pin.rnea(m, m.createData(), tree.random(1), v, a) for m in (model, back))
     assert error(found, expected) < 10 * ROUND_OFF
     again = ds.load(back)
-    assert_same(tree, again, but=("link_names",))
+    assert_same(tree, again)
     assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF
 
 

@@ -25,8 +25,8 @@ Constraints
     `Planar`                  three rows: two links slide in a plane and turn about its normal
     `Orientation`             three rows: a link does not turn
     `Distance`                one row: two points stay as far apart as they are
-    `SpringDamper`            a force between two points, of steps with contacts
-    `Bushing`                 forces and torques between two frames, of steps with contacts
+    `SpringDamper`            a force between two points
+    `Bushing`                 forces and torques between two frames
     `CenterOfMass`            three rows: the centre of mass does not move
     `JointRows`               rows on joints: couplings, mimics
     `Rows`                    any rows on a link, or between two

@@ -9,6 +9,7 @@ world's origin are linear in the ten parameters of each link in its own frame: `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from delassus.algorithms.problem import Problem, mass_moments
 from delassus.algorithms.rnea import link_forces
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import ANGULAR, LINEAR, cross, cross_matrix, momentum_of_parameters, scaled, scaled_matrix
-from delassus.spatial.ops import Matrix
+from delassus.spatial.ops import Matrix, Scalar
 
 
 def kinetic_energy(motion: DynamicsProblem) -> Matrix:
@@ -38,7 +39,7 @@ def kinetic_energy(motion: DynamicsProblem) -> Matrix:
 def potential_energy(motion: DynamicsProblem) -> Matrix:
     """``−m gᵀ r + ½ Σ k (q − r)²`` (1 × 1): of gravity, zero at the origin of the world, and of springs.
 
-    Masses whose weight is compensated have none.
+    Springs are those of joints and those between frames. Masses whose weight is compensated have none.
     """
     ops = motion.ops
     _, moment = mass_moments(motion.problem, motion.compensated)
@@ -46,6 +47,8 @@ def potential_energy(motion: DynamicsProblem) -> Matrix:
     for i, deflection in motion.spring_deflections.items():
         half = scaled(ops, [0.5 * k for k in motion.tree.joints[i].stiffness], deflection)
         energy = energy + ops.transpose(deflection) @ half
+    for _, each in motion.stretched:
+        energy = energy + ops.matrix([[sum((0.5 * k * (x * x) for k, _, x, _ in each), cast(Scalar, 0.0))]])
     return energy
 
 

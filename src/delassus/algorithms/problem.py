@@ -116,9 +116,13 @@ class Problem:
     def closed(self) -> tuple[Problem, frozenset[int]]:
         """The same robot with what closes its loops as constraints, and which degrees of freedom are independent."""
         loops, independent = self._loops
-        other = Problem(self.ops, self.tree, loops, self.q, coordinates=self._coordinates)
+        return self.tied_by(loops), independent
+
+    def tied_by(self, constraints: Sequence[Constraint]) -> Problem:
+        """The same robot with other constraints, which need no arguments, in place of its own."""
+        other = Problem(self.ops, self.tree, constraints, self.q, coordinates=self._coordinates)
         other.X = self.X
-        return other, independent
+        return other
 
     def on(self, tree: Tree, coordinates: Sequence[Coordinate] | None) -> Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""

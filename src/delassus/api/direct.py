@@ -12,7 +12,7 @@ from delassus.model.check import library_of
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
 from delassus.quantities.arguments import as_arguments, checked_values, each_row
-from delassus.quantities.checks import with_springs
+from delassus.quantities.checks import split_springs
 from delassus.quantities.keywords import Constraints
 from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.quantity import Quantity
@@ -100,11 +100,11 @@ def _asked(
     for name in ("constraints", "method"):
         if name in given:
             raise ConfigurationError(name, f"none with {quantity.name!r}", shown(given[name]), "Leave it out.")
-    checked = with_springs(tree, check_constraints(tree, constraints), quantity, given)
+    checked, springs = split_springs(tree, check_constraints(tree, constraints), quantity, given)
     held = given.get("contacts")
     held = () if held is None else check_constraints(tree, held)
     keywords, values = as_arguments(checked, given, held, "posture" in quantity.options)
-    asked = request(tree, checked, quantity, method=method, **keywords)
+    asked = request(tree, (*checked, *springs), quantity, method=method, **keywords)
     return (asked.differentiated(derivative, by=quantity.inputs) if derivative else asked), values
 
 

@@ -56,6 +56,8 @@ def forward_dynamics(
         Velocities (m/s, rad/s) and joint forces (N, N·m).
     constraints : Constraint or iterable of Constraint, optional
         Stacked in this order, m rows in all; ``tree.constraints`` if not given: ``[*tree.constraints, Point("foot")]``.
+        A `SpringDamper` or `Bushing` is a force of the state: it has neither rows nor an entry in ``forces`` and in
+        arguments with one for each constraint. Those of the robot's file act as springs of its joints do.
     control : {"tau", "actuators", "pd"}
         What ``tau`` holds. With ``"actuators"``, the controls (..., nu) of ``tree.actuators``, whose gains, biases,
         gears and ranges make joint forces of them. With ``"pd"``, target configurations (..., nq): joint forces are

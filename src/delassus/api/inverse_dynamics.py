@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.api.direct import bind
 from delassus.api.kinematics import jacobian
-from delassus.constraints import row_slices
+from delassus.constraints import Bushing, SpringDamper, check_constraints, row_slices
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.inverse_dynamics import (
@@ -109,9 +109,12 @@ class _Constrained(ConstraintArguments, Surroundings, total=False):
     friction: ArrayLike | None
 
 
+OnlySprings = tuple[()] | SpringDamper | Bushing | list[SpringDamper | Bushing]
+
+
 @overload
 def inverse_dynamics(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: tuple[()] = (), *, motors: None = None,
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: OnlySprings = (), *, motors: None = None,
     payloads: Payloads = None, **given: Unpack[Surroundings],
 ) -> Array: ...  # fmt: skip
 @overload
@@ -149,7 +152,8 @@ def inverse_dynamics(
         Velocities (m/s, rad/s) and accelerations (m/s², rad/s²).
     constraints : Constraint or iterable of Constraint, optional
         What holds, feet on the ground and loops, m rows; rows may depend on one another. None stands for
-        ``tree.constraints``; by default there are none.
+        ``tree.constraints``; by default there are none. A `SpringDamper` or `Bushing` is a force; with these alone,
+        as without constraints, the result is ``τ``.
     motors : iterable of str or "actuated", optional
         Joints that motors drive, by name; "actuated", the default with constraints, those of ``tree.actuated``.
     method : {"auto", "orthogonal", "cluster-rnea"}
@@ -201,16 +205,17 @@ def inverse_dynamics(
     ('UNIQUE', [0, 1, 3], (3,))
     """
     states: dict[str, Any] = {"q": q, "v": v, "qdd": qdd}
-    if motors is None and isinstance(constraints, tuple) and not constraints:
+    constraints = None if constraints is None else check_constraints(tree, constraints)
+    if motors is None and constraints is not None and all(not c.holds for c in constraints):
         refused = {} if method == AUTO else {"method": method}
-        return bind(tree, (), INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
+        return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
 
     def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:
         rank, f = found["rank"].astype(int), found["forces"]
         forces = tuple(np.array(f[..., rows]) for rows in row_slices(bound.request.constraints))
-        J = jacobian(tree, constraints, q, rows=given.get("rows"), placements=given.get("placements"))
+        J = jacobian(tree, bound.request.constraints, q, rows=given.get("rows"), placements=given.get("placements"))
         status = _status(bound, found, rank, np.abs(J))
         return InverseDynamics(found["tau"], forces, status, found["force_residual"], found["row_residual"], rank)
 

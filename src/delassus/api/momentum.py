@@ -19,7 +19,7 @@ from delassus.quantities.declarations.momentum import (
     MOMENTUM_RATE,
     POTENTIAL_ENERGY,
 )
-from delassus.quantities.keywords import Passive, Payloads
+from delassus.quantities.keywords import Constraints, Passive, Payloads
 from delassus.quantities.quantity import Quantity
 from delassus.spatial.rotations import Array
 
@@ -41,19 +41,25 @@ def kinetic_energy(tree: Tree, q: ArrayLike, v: ArrayLike, *, payloads: Payloads
 
 
 def potential_energy(
-    tree: Tree, q: ArrayLike, *, gravity: ArrayLike | None = None, passive: Passive = "model", payloads: Payloads = None
-) -> Array:
+    tree: Tree, q: ArrayLike, constraints: Constraints = (), *, gravity: ArrayLike | None = None,
+    passive: Passive = "model", payloads: Payloads = None,
+) -> Array:  # fmt: skip
     """Potential energy (...,) in J: of springs, and of gravity (zero at the world's origin) where nothing balances it.
 
-    Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same.
+    Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same. Of
+    ``constraints``, each `SpringDamper` and `Bushing` counts; those of the robot's file do always.
 
     Examples
     --------
     >>> import delassus as ds
-    >>> ds.potential_energy(ds.mechanisms.chain(7), [[0.1] * 7] * 5).shape
+    >>> arm = ds.mechanisms.chain(7)
+    >>> ds.potential_energy(arm, [[0.1] * 7] * 5).shape
     (5,)
+    >>> spring = ds.SpringDamper("link7", "world", stiffness=200.0, length=0.1)
+    >>> bool(ds.potential_energy(arm, [0.1] * 7, spring) > ds.potential_energy(arm, [0.1] * 7))
+    True
     """
-    bound = bind(tree, (), POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
+    bound = bind(tree, constraints, POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
     return bound.run()["potential"][()]
 
 

@@ -12,8 +12,8 @@ constraint        rows  meaning
 `Planar`          3     two frames slide in a plane and rotate about its normal
 `Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
 `Distance`        1     the distance between two origins stays as it is
-`SpringDamper`    1     none is held: a force along the line between two origins; of contact steps
-`Bushing`         any   none is held: forces along and torques about three axes, between two frames; of contact steps
+`SpringDamper`    1     none is held: a force along the line between two origins
+`Bushing`         any   none is held: forces along and torques about three axes, between two frames
 `Rows`            any   any rows on the twist of a link, or of two; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
 `CenterOfMass`    3     the centre of mass of all links does not move

@@ -61,14 +61,15 @@ class Argument:
 class Goal:
     """Acceleration that a constraint asks for along its rows: ``target − β (velocity error) − α (position error)``.
 
-    Gains ``β = 2 ζ ω`` (1/s) and ``α = ω²`` (1/s²). ``pose`` is where in the world the first frame of a constraint to
-    the world should be; without it there is no position error. ``compliance`` (m, 1) is the diagonal of ``R`` of a soft
-    constraint ((m/s²)/N, (rad/s²)/(N·m)), whose force is ``R⁻¹ (k − Σ K a)``.
+    Gains ``β = 2 ζ ω`` (1/s) and ``α = ω²`` (1/s²), or ``row_gains``, both of each row. ``pose`` is where in the world
+    the first frame of a constraint to the world should be; without it there is no position error. ``compliance``
+    (m, 1) is the diagonal of ``R`` of a soft constraint ((m/s²)/N, (rad/s²)/(N·m)), whose force is ``R⁻¹ (k − Σ K a)``.
     """
 
     target: Matrix | None = None
     velocity_gain: Scalar | None = None
     position_gain: Scalar | None = None
+    row_gains: tuple[list[Scalar], list[Scalar]] | None = None
     pose: Pose | None = None
     compliance: Matrix | None = None
 

@@ -41,9 +41,10 @@ SYMMETRIC = 1e-12
 class SpringDamper(Distance):
     """A spring and damper between the origins of two frames: the force ``−k (‖r‖ − length) − d u`` along their line.
 
-    It acts in steps with contacts, `Scene.attach` and ``"contact_step"``, implicitly: stiffness and damping may be as
-    large as they are, at any time step. ``u`` is the velocity by which the origins part. Where they coincide there is
-    no line between them, and results are NaN.
+    `Scene.attach` takes it, and where dynamics, energies and steps take constraints it is one. In ``"step"`` and
+    ``"contact_step"`` it is implicit: stiffness and damping may be as large as they are, at any time step. Its forces
+    are no forces of constraints. ``u`` is the velocity by which the origins part. Where they coincide there is no line
+    between them, and results are NaN.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ class Bushing(FrameConstraint):
 
     With the position ``p`` of the second origin in the first frame and the rotation vector ``θ`` from the first frame
     to the second, along axes of the first, ``e = [p; θ]``: the energy is ``½ eᵀ K e``, forces are its gradient, and
-    ``D ė`` damps. ``θ`` goes up to half a turn. It acts in steps with contacts, implicitly, as `SpringDamper` does.
+    ``D ė`` damps. ``θ`` goes up to half a turn. It acts where a `SpringDamper` does, implicitly in steps.
 
     Parameters
     ----------

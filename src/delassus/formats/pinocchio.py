@@ -22,7 +22,7 @@ from delassus.model.description import FIXED, Check, RawJoint, RawLink, Unsuppor
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
 from delassus.model.tree import Tree
-from delassus.spatial.joint_kinds import FREE, PRISMATIC, REVOLUTE, SCREW, JointKind
+from delassus.spatial.joint_kinds import COS_SIN, FREE, PRISMATIC, REVOLUTE, SCREW, JointKind
 from delassus.spatial.rotations import Array, rotation_between
 
 UNIT_AXIS = 1e-6
@@ -36,6 +36,10 @@ _HINGES: dict[str, Callable[[Any, Any], list[Any]]] = {
     "Universal": lambda pin, joint: [pin.JointModelRevoluteUnaligned(axis) for axis in (joint.axis1, joint.axis2)],
 }
 """Hinges, one on the other, whose angles and their rates are ``q`` and ``v`` of a joint, by its name."""
+
+_CONTINUOUS = """<robot name="r"><link name="a"/><link name="b"/><joint name="j" type="continuous">
+<parent link="a"/><child link="b"/><axis xyz="{!r} {!r} {!r}"/></joint></robot>"""
+"""URDF of a joint about any axis whose angle is a cosine and a sine."""
 
 _BOUNDS = (("DryFrictionLimit", "friction"), ("EffortLimit", "effortLimit"), ("VelocityLimit", "velocityLimit"))
 """Attributes of a model: after ``lower`` and ``upper``; and those of both directions, before Pinocchio 4."""
@@ -109,7 +113,7 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
 
     Each link is a body, and so is each other frame of the tree; inertias are those of the tree, where fixed links are
     part of the link that carries them. Joints, bodies and frames have the poses of the description that was loaded, but
-    the frames of planar and cos-sin joints whose axes are no coordinate axes: Pinocchio takes no others there.
+    the frames of planar joints whose axes are not z: Pinocchio takes no others there.
 
     Where joints are not numbered depth first, as after `Tree.attach` on a link that is no leaf, Pinocchio's functions
     that make the mass matrix (``crba``, ``constraintDynamics``) are wrong, which its ``model.check`` finds; ``rnea``
@@ -176,6 +180,8 @@ def _model_of_joint(pin: Any, raw: RawJoint) -> tuple[Any, Any]:
     joint = aligned[k](*pitch) if aligned else other()
     if not kind.has_axis or np.array_equal(raw.axis, np.eye(3)[k]):
         return joint, pin.SE3.Identity()
+    if kind is COS_SIN:  # which has no constructor in Python
+        return pin.buildModelFromXML(_CONTINUOUS.format(*raw.axis.tolist())).joints[1], pin.SE3.Identity()
     if kind.nq == 1:
         return other(raw.axis / np.linalg.norm(raw.axis), *pitch), pin.SE3.Identity()
     return joint, pin.SE3(rotation_between(np.eye(3)[k], raw.axis), np.zeros(3))

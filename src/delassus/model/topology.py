@@ -346,7 +346,6 @@ class Topology(ByContent):
             "Coulomb friction of joints, which acts in Simulator and contact steps": [
                 j.name for j in self.joints if j.friction.any()
             ],
-            "springs along lines, which act in contact steps": [repr(c) for c in self.constraints if not c.holds],
             "effort limits of zero, under which motors have no force": [
                 j.name for j in self.joints if not j.effort_limit.all()
             ],

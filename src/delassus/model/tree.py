@@ -72,7 +72,7 @@ class Tree(Topology):
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint
         Those of the description: loops, welds, couplings, mimic joints. They hold wherever none are given.
-        Springs along spatial tendons, `SpringDamper`, too, which act in steps with contacts.
+        Springs along spatial tendons, `SpringDamper`, too.
     sensors : tuple of Sensor
         Those of the description, for `delassus.sensors`; `sensor_index` is where one is among the numbers of all.
     omitted, report : mappings of str to tuple of str

@@ -13,6 +13,7 @@ import numpy as np
 from delassus.accuracy.policy import ERROR_BOUND
 from delassus.accuracy.refinement import Change, relative_error
 from delassus.algorithms.articulated import Articulated
+from delassus.algorithms.contact.law import step_of_spring
 from delassus.algorithms.contact.problem import Solver
 from delassus.algorithms.contact.springs import Spring
 from delassus.algorithms.dynamics import BY_CLUSTERS, BY_LINKS, METHODS, OF_LEAST_NORM, Method
@@ -43,6 +44,7 @@ from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
+from delassus.constraints.spring import AnySpring
 from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
@@ -149,6 +151,7 @@ class BoundRequest:
             passive=options.passive,
             goals=[self._goal(index) for index in range(len(self.constraints))],
             elimination=self.order,
+            springs=options.springs,
         )
 
     def unforced(self) -> DynamicsProblem:
@@ -376,7 +379,9 @@ class BoundRequest:
         return self._column(name) if isinstance(option, str) else self.ops.constant([[x] for x in option])
 
     def _goal(self, index: int) -> Goal:
-        options = self.request.options
+        options, c = self.request.options, self.constraints[index]
+        if isinstance(c, AnySpring) and options.compliance[index] == ():
+            return self._goal_of_spring(c)
         velocity_gain, position_gain = options.baumgarte[index] or (None, None)
         soft = options.compliance[index]
         return Goal(
@@ -386,6 +391,16 @@ class BoundRequest:
             pose=self._pose(f"pose{index}") if options.poses[index] else None,
             compliance=None if soft is None else self._given(f"compliance{index}", soft),
         )
+
+    def _goal_of_spring(self, c: AnySpring) -> Goal:
+        """That of rows with the forces ``−k x − (d + b / h) u − a u̇`` of `step_of_spring`; they yield by ``1 / a``."""
+        ops, (h,), R, by_speed, by_length = self.ops, self.entries("dt"), *(list[Scalar]() for _ in range(3))
+        for k, d, mobility in c.springs(self.request.tree):
+            a, b = step_of_spring(ops, h, k, d, mobility)
+            R.append(1.0 / a)
+            by_speed.append(R[-1] * (d + b / h))
+            by_length.append(R[-1] * k)
+        return Goal(row_gains=(by_speed, by_length), compliance=stacked(self, R))
 
     def _pose(self, name: str) -> tuple[Matrix, Matrix]:
         x = self.entries(name)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import PLACEMENT, POSITION, Argument, Constraint, Frame, check_constraints
 from delassus.constraints.sensors import Sensor, check_sensors
+from delassus.constraints.spring import AnySpring, springs_among
 from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_name
 from delassus.model.check import check_flag, check_list, check_number, finite_array, real_array
 from delassus.model.tree import Tree
@@ -404,31 +405,35 @@ def rows_of_output(asked: OptionContext, option: Option, value: Any) -> tuple[Co
     return rows
 
 
-def with_springs(
+def split_springs(
     tree: Tree, constraints: Sequence[Constraint], quantity: Quantity, options: Mapping[str, Any]
-) -> tuple[Constraint, ...]:
-    """Constraints without springs of the robot's file, of a quantity that asks for rows or positions alone.
+) -> tuple[tuple[Constraint, ...], tuple[AnySpring, ...]]:
+    """Constraints of a quantity, and springs that are forces there.
 
-    Where springs and damping of joints act, these would have to act, too.
+    Springs of the robot's file act, given or not, where springs and damping of joints do, and nowhere else: quantities
+    that ask for rows or positions alone leave them out.
 
     Raises
     ------
     ConstraintError
         A spring of a quantity that has none of their forces, given or of the robot's file.
     """
-    if quantity.has_springs:
-        return tuple(constraints)
-    own = {c.fingerprint: c for c in tree.constraints if not c.holds}
+    if quantity.springs == "rows":
+        return tuple(constraints), ()
+    held = tuple(c for c in constraints if c.holds)
+    own = {c.fingerprint: c for c in springs_among(tree.constraints).values()}
     passive = options.get("passive", "model")
     of_forces = "passive" in quantity.options and isinstance(passive, str) and passive == "model"
-    refused = [c for c in constraints if not c.holds and c.fingerprint not in own]
-    refused += own.values() if of_forces else []
-    if refused:
-        advice = "Springs act in 'contact_step' and scenes."
+    acting = [c for c in springs_among(constraints).values() if c.fingerprint not in own]
+    acting += own.values() if of_forces else []
+    if quantity.springs:
+        return held, tuple(c for c in acting if any(k or d for k, d, _ in c.springs(tree)))
+    if acting:
+        advice = "Springs act in 'dynamics', 'step', 'inverse_dynamics', energies, 'contact_step' and scenes."
         if own:
             advice += (
                 " To leave those of the robot's file out, pass passive='none', or replace(tree, "
                 "constraints=[c for c in tree.constraints if c.holds])."
             )
-        raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(refused[0]), advice)
-    return tuple(c for c in constraints if c.holds)
+        raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(acting[0]), advice)
+    return held, ()

@@ -8,7 +8,7 @@ the table. Checks, direct calls, docstrings and keys of caches follow it; `delas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,8 @@ from delassus.algorithms.dynamics.integrate import INTEGRATE
 from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import Argument, Constraint, Frame
 from delassus.constraints.sensors import Sensor
-from delassus.errors import ConfigurationError, unknown_name
+from delassus.constraints.spring import AnySpring
+from delassus.errors import ConfigurationError, ConstraintError, unknown_name
 from delassus.model.check import check_flag, check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities import checks
@@ -62,7 +63,8 @@ class Options:
     ``passive`` says whether springs, dry friction and gravity compensation of the description act, ``baumgarte`` holds
     gains of velocity and position errors, and ``single_frame`` says that ``frames`` was not a list. Restitution is that
     of contacts, or if it is ``of_constraints`` of these. Constraints of a controller are ``tasks``, so many, then its
-    contacts.
+    contacts. ``springs`` are those whose forces are known. Others, implicit in a step, are the last constraints, with
+    ``()`` for their compliance.
     """
 
     # fmt: off
@@ -248,6 +250,7 @@ class Options:
         PENETRATION,
     )
     # fmt: on
+    springs: tuple[AnySpring, ...] = ()
     single_frame: bool = False
     of_constraints: bool = True
     tasks: int | None = None
@@ -268,7 +271,8 @@ class Options:
 
     def describe(self) -> str:
         """Unambiguous text, for keys of caches."""
-        return repr([(f.name, _described(getattr(self, f.name))) for f in fields(self)])
+        kept = [f.name for f in fields(self) if f.name != "springs" or self.springs]
+        return repr([(name, _described(getattr(self, name))) for name in kept])
 
     def differing(self, other: Options) -> list[str]:
         """Names of those that are not alike."""
@@ -309,6 +313,23 @@ def check_options(
         of_constraints="solver" not in taken,
         tasks=tasks,
     )
+
+
+def with_implicit(options: Options, springs: Sequence[AnySpring]) -> Options:
+    """Options of constraints of a step after which springs follow, as soft rows of the end of the step.
+
+    Raises
+    ------
+    ConstraintError
+        Constraints that can be off, or impacts.
+    """
+    for name in ("active", "impacts"):
+        if springs and getattr(options, name):
+            advice = "Pass integrator='rk4', whose springs are forces."
+            raise ConstraintError(name, "none with springs in a semi-implicit step", repr(springs[0]), advice)
+    of_each = {"targets": False, "baumgarte": None, "poses": False, "compliance": ()}
+    added: dict[str, Any] = {name: (*getattr(options, name), *[x] * len(springs)) for name, x in of_each.items()}
+    return replace(options, **added)
 
 
 def _described(value: Any) -> object:

@@ -128,6 +128,8 @@ def file_header(asked: Request) -> Iterator[str]:
         rows = f"row {row}" if c.size == 1 else f"rows {row}-{row + c.size - 1}"
         yield f"  {i}, {rows}: {'; '.join(_described(asked, i, c))}"
         row += c.size
+    if options.springs:
+        yield f"Springs: {', '.join(map(repr, options.springs))}."
     for title, frames in (("Frames", options.frames or ()), ("Wrenches act at", options.wrenches)):
         if frames:
             yield f"{title}: {', '.join(map(repr, frames))}."
@@ -152,7 +154,7 @@ def _described(asked: Request, i: int, c: Constraint) -> Iterator[str]:
     options = asked.options
     if "baumgarte" in asked.quantity.options and (gains := options.baumgarte[i]) is not None:
         yield f"stabilised by {gains[0]:g} (velocity error) + {gains[1]:g} (position error)"
-    if "compliance" in asked.quantity.options and isinstance(given := options.compliance[i], tuple):
+    if "compliance" in asked.quantity.options and isinstance(given := options.compliance[i], tuple) and given:
         yield f"compliance {exact(given)}"
 
 

@@ -113,8 +113,9 @@ class Quantity:
         Whether it needs rows that are independent: `SingularError` refuses states at which they are not.
     closes_loops : bool
         Whether its constraints are loops that it keeps closed over a time, by their rows `as_loop`.
-    has_springs : bool
-        Whether there may be a `SpringDamper` among its constraints.
+    springs : {"", "rows", "forces"}
+        What a `SpringDamper` or `Bushing` among its constraints is: a row of a contact step, or the force that it has
+        at the state, in a semi-implicit step that of its end; otherwise it is refused.
     is_private : bool
         Whether simulators alone need it: `delassus.compile` neither lists nor offers it, and it may change.
     states : int
@@ -145,7 +146,7 @@ class Quantity:
     judges_rows: bool = False
     needs_independent: bool = False
     closes_loops: bool = False
-    has_springs: bool = False
+    springs: str = ""
     is_private: bool = False
     states: int = 0
     report: Callable[..., Any] | None = None

@@ -24,11 +24,10 @@ from delassus.model.check import check_choice, check_flag, check_list
 from delassus.model.edit.massless import require_inertia
 from delassus.model.topology import check_tree
 from delassus.model.tree import Tree
-from delassus.quantities.checks import with_springs
+from delassus.quantities.checks import split_springs
 from delassus.quantities.keywords import Constraints
-from delassus.quantities.options import Options, check_options
-from delassus.quantities.planner.methods import AUTO as AUTO
-from delassus.quantities.planner.methods import choose, resolve_method
+from delassus.quantities.options import Options, check_options, with_implicit
+from delassus.quantities.planner.methods import AUTO, choose, resolve_method
 from delassus.quantities.planner.plan import plan
 from delassus.quantities.quantity import CONTROLS, GIVEN, STATES, Output, Quantity
 from delassus.spatial.ops import Matrix
@@ -135,7 +134,10 @@ class Request(ByContent):
         """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
         first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
         in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
-        return self.quantity.jacobian if in_tangents and not self.iterates else None
+        pulled = self.options.springs or (
+            self.quantity.springs == "forces" and not all(c.holds for c in self.constraints)
+        )
+        return self.quantity.jacobian if in_tangents and not (self.iterates or pulled) else None
 
     @property
     def iterates(self) -> bool:
@@ -257,7 +259,7 @@ class Request(ByContent):
     def _size(self, name: str) -> int | None:
         """Size by name: nq, nv, nu, n (links), independent (coordinates), m (rows), frames (None: one).
 
-        "ends" is that of the rows of all ends of constraints,
+        "ends" is that of the rows of all ends of constraints, "held" of the rows of those that are no springs,
         "controls" is that of what stands for joint forces, "servos" of what makes forces of them,
         "triangle of n" that of half a matrix, "n + m" a sum.
         """
@@ -291,6 +293,8 @@ class Request(ByContent):
                 return sum(sensor.size(tree) for sensor in self.options.sensors)
             case "contacts":
                 return sum(c.n_points > 0 for c in self.constraints)
+            case "held":
+                return sum(c.size for c in self.constraints if c.holds)
             case "m" | "nv + m" | "dependence":
                 m = sum(c.size for c in self.constraints)
                 return {"m": m, "nv + m": tree.nv + m}.get(name, 1 + 3 * m * m + m)
@@ -395,6 +399,7 @@ def request(
     checked, loads = check_constraints(tree, constraints), check_payloads(tree, payloads)
     if quantity.inverts_mass:
         require_inertia(tree, loads)
+    checked, springs = split_springs(tree, checked, quantity, options)
     integrator = options.get("integrator")
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
@@ -413,7 +418,6 @@ def request(
             if c.n_points:
                 raise ConstraintError("constraints", f"constraints that always act, of {quantity.name!r}", repr(c),
                                       "Contacts are of 'contact_step'; a Point holds a place.")  # fmt: skip
-    checked = with_springs(tree, checked, quantity, options)
     given = options.pop("contacts", None) if "contacts" in quantity.options else None
     contacts = () if given is None else check_constraints(tree, given)
     outputs = None if outputs is None else quantity.wanted(outputs)
@@ -423,6 +427,10 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
+    if "integrator" in quantity.options and not by_stages:
+        known, contacts = with_implicit(known, springs), springs
+    else:
+        known = replace(known, springs=springs)
     checked = (*checked, *contacts)
     taken = resolve_method(tree, checked, quantity, method, known)
     asked = Request(tree, checked, quantity, taken, known, loads, method == AUTO)

@@ -25,6 +25,7 @@ from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
+from delassus.constraints import Goal
 from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -103,7 +104,7 @@ class ProximalPoint:
     def at_rest(self, b: Matrix) -> DynamicsSolution:
         """Forces ``S b``, and accelerations that they cause."""
         goals = [
-            replace(goal, target=wanted, velocity_gain=None, position_gain=None, compliance=R)
+            Goal(wanted, pose=goal.pose, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)

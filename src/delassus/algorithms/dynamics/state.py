@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Constraint, Goal
+from delassus.constraints.spring import AnySpring
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
@@ -55,7 +56,7 @@ class DynamicsProblem:
 
     ``v``, ``tau`` and ``damping`` (joints resist with ``d v``) are sequences of scalars; None is zero. ``passive`` says
     whether springs of joints, ``k (q − r)``, and the compensation of weights act. ``gravity`` (3, 1) is in world axes,
-    ``wrenches`` (6, 1) are ``[force; moment]`` in body frames.
+    ``wrenches`` (6, 1) are ``[force; moment]`` in body frames. ``springs`` are constraints whose forces are known.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class DynamicsProblem:
         passive: bool = False,
         goals: Sequence[Goal] | None = None,
         elimination: EliminationOrder | None = None,
+        springs: Sequence[AnySpring] = (),
     ) -> None:
         self.problem, self.ops, self.tree = problem, problem.ops, problem.tree
         self.gravity = gravity
         self.wrenches = dict(wrenches or {})
+        self.springs = tuple(springs)
         self.goals = [Goal() for _ in problem.constraints] if goals is None else list(goals)
         self.velocity, self._tau, self._damping, self._is_passive = v, tau, damping, passive
         self.elimination = elimination or EliminationOrder(tuple(problem.tree.leaves_to_root()))
@@ -92,7 +95,7 @@ class DynamicsProblem:
         other = DynamicsProblem(
             self.problem.at(q, constraints), v, self._tau if tau is None else tau,
             gravity=self.gravity, wrenches=self.wrenches, damping=self._damping, passive=self._is_passive,
-            elimination=self.elimination,
+            elimination=self.elimination, springs=self.springs,
         )  # fmt: skip
         other._relieved = self._relieved
         return other
@@ -122,7 +125,7 @@ class DynamicsProblem:
         """
         ops, steps = self.ops, zip(self.goals, self.problem.rows, strict=True)
         goals = [
-            replace(goal, target=ops.take(rows, range(at.start, at.stop), None), velocity_gain=None, position_gain=None)
+            Goal(ops.take(rows, range(at.start, at.stop), None), pose=goal.pose, compliance=goal.compliance)
             for goal, at in steps
         ]
         weightless = ops.zeros(3, 1)
@@ -278,12 +281,30 @@ class DynamicsProblem:
         if self.velocity is not None:
             still = ops.zeros(6, 1)
             p = [still if i in self._conserved else self._bias_force(i, V) for i, V in enumerate(self.V)]
-        for i, wrench in self.wrenches.items():
+        for i, wrench in (*self.wrenches.items(), *self._pulls()):
             p[i] = p[i] - wrench
         for i, weight in self._compensated_weights().items():
             p[i] = p[i] + weight
         ops.mark("bias forces", p)
         return p
+
+    @cached_property
+    def stretched(self) -> list[tuple[Mapping[int, Matrix], list[tuple[float, float, Scalar, Scalar]]]]:
+        """Rows of each spring; stiffness, damping, length beyond that at rest, and its rate, of each row."""
+        ops, problem = self.ops, self.problem.tied_by(self.springs)
+        moving, out = DynamicsProblem(problem, self.velocity, None, gravity=ops.zeros(3, 1)), []
+        for k, c in enumerate(self.springs):
+            at = At(problem, k, moving)
+            both = (column(ops, x) for x in (c.position(at), c.velocity(at)))
+            steps = zip(c.springs(self.tree), *both, strict=True)
+            out.append((problem.rows_on_links_of(k), [(stiffness, d, x, u) for (stiffness, d, _), x, u in steps]))
+        return out
+
+    def _pulls(self) -> Iterator[tuple[int, Matrix]]:
+        """Links that springs act on, and wrenches ``−Kᵀ (k x + d ẋ)`` in their body frames."""
+        for rows, each in self.stretched:
+            force = from_entries(self.ops, [-(k * x + d * u) for k, d, x, u in each])
+            yield from ((i, self.ops.transpose(K) @ force) for i, K in rows.items())
 
     @cached_property
     def compensated(self) -> dict[int, tuple[float, Matrix]]:

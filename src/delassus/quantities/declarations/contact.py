@@ -296,7 +296,7 @@ CONTACT_STEP = Quantity(
                                    "penetration", "sensors"},
     states=3,
     inverts_mass=True,
-    has_springs=True,
+    springs="rows",
 )  # fmt: skip
 CONTACT_STEP_DERIVATIVES = Quantity(
     "contact_step_derivatives",
@@ -313,7 +313,7 @@ CONTACT_STEP_DERIVATIVES = Quantity(
     closes_loops=True,
     options=CONTACT_STEP.options - {"sensors"},
     inverts_mass=True,
-    has_springs=True,
+    springs="rows",
 )  # fmt: skip
 OPERATIONAL_SPACE_COMPLIANCE = Quantity(
     "operational_space_compliance",
@@ -350,7 +350,7 @@ JOINT_SPACE_MOTION = Quantity(
     closes_loops=True,
     options=MOTION,
     inverts_mass=True,
-    has_springs=True,
+    springs="rows",
     is_private=True,
 )
 BIAS_FORCE_CHANGE = Quantity(
@@ -387,7 +387,7 @@ CONSTRAINT_ERRORS = Quantity(
         Output("velocities", ("m",), "velocities along the rows in m/s and rad/s"),
     ),
     _constraint_errors,
-    has_springs=True,
+    springs="rows",
 )
 LINK_WRENCHES = Quantity(
     "link_wrenches",
@@ -466,6 +466,6 @@ INERTIA_CHANGES = Quantity(
     ),
     _inertia_changes,
     closes_loops=True,
-    has_springs=True,
+    springs="rows",
     is_private=True,
 )

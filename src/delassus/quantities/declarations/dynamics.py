@@ -73,6 +73,7 @@ DYNAMICS = Quantity(
     report=solved,
     jacobian=_jacobian,
     inverts_mass=True,
+    springs="forces",
 )
 CONTROL_FORCES = Quantity(
     "control_forces",

@@ -125,9 +125,11 @@ INVERSE_DYNAMICS = Quantity(
             methods=("orthogonal", CLUSTER_RNEA),
             options=MOTION | {"motors", "weights", "active", "friction"},
             jacobian=_constrained_changes,
+            springs="forces",
         )
     },
     jacobian=_inverse_dynamics_changes,
+    springs="forces",
 )
 INVERSE_DYNAMICS_DERIVATIVES = Quantity(
     "inverse_dynamics_derivatives",
@@ -162,4 +164,5 @@ BIAS_FORCE = Quantity(
     _bias_force,
     options=MOTION,
     jacobian=_bias_force_changes,
+    springs="forces",
 )

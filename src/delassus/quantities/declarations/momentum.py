@@ -92,6 +92,7 @@ ENERGIES = Quantity(
     ),
     _energies,
     options=frozenset({"gravity", "passive"}),
+    springs="forces",
 )
 KINETIC_ENERGY = Quantity(
     "kinetic_energy",
@@ -107,6 +108,7 @@ POTENTIAL_ENERGY = Quantity(
     ENERGIES.outputs[1:],
     _potential_energy,
     options=ENERGIES.options,
+    springs="forces",
 )
 MOMENTUM = Quantity(
     "momentum",

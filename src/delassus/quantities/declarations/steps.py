@@ -30,7 +30,8 @@ def _step(bound: BoundRequest) -> list[Matrix]:
 
     read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
     q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
-    return [stacked(bound, q), stacked(bound, v), forces[0]]
+    held = sum(c.size for c in bound.constraints if c.holds)
+    return [stacked(bound, q), stacked(bound, v), bound.ops.take(forces[0], range(held), None)]
 
 
 def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
@@ -135,7 +136,7 @@ STEP = Quantity(
         Output("v_next", ("nv",), "velocity after the step"),
         Output(
             "forces",
-            ("m",),
+            ("held",),
             "forces on the first links, along the rows of all constraints, at the start of the step, in N, N m",
             on_request=True,
         ),
@@ -148,6 +149,7 @@ STEP = Quantity(
     states=2,
     jacobian=_step_jacobian,
     inverts_mass=True,
+    springs="forces",
 )
 CLOSED_STATE = Quantity(
     "closed_state",

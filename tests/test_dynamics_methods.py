@@ -93,7 +93,7 @@ def test_random_mechanisms():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [27, 125, 178])
+@pytest.mark.parametrize("seed", [27, 125, 149, 205])
 def test_structure_is_not_that_of_round_off(seed):
     """A welded link that also carries a point of a loop: what its rows leave for joints further in may be zero."""
     rng = np.random.default_rng(seed)

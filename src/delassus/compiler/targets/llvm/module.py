@@ -368,7 +368,7 @@ class _Block(WorkspaceCode):
             waits = self._sent.waits(r)
             if not waits.any() and result.size:
                 continue
-            if len(nodes) < LOOPED * text.lanes:
+            if len(nodes) < LOOPED * text.lanes and waits.all():
                 store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
                 continue
             mine = {k for k, own in zip(nodes, waits, strict=True) if own}

@@ -68,6 +68,19 @@ def test_snippets_on_contact_steps_run(capsys: pytest.CaptureFixture[str]) -> No
     assert "payload0" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_snippets_on_optimal_control_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of that page are one program; the last one needs fewer iterations with second derivatives."""
+    pytest.importorskip("casadi")
+    scope: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "optimal_control.md").read_text("utf-8"), re.S)
+    for block in blocks:
+        exec(compile(block, "optimal_control.md", "exec"), scope)
+    assert len(blocks) == 3 and scope["symbolic"].jacobian().n_instructions() > 0
+    first, second = re.findall(r"(\d+) iterations to ([\d.]+)", capsys.readouterr().out)
+    assert int(second[0]) <= int(first[0]) and abs(float(second[1]) - float(first[1])) < 1e-4
+
+
 PAGE_OF_ARRAYS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "arrays.md").read_text("utf-8"), re.S)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus.compiler.program.sent_rows import sending
+from internals import make_program
 from random_trees import some_constraints, some_mechanism, with_rotors
 from test_dynamics import everything, pairs, state
 from test_dynamics_derivatives import PAYLOAD, SOLVED, as_regular, goals, is_regular, joint_kinds, kinds_in_turn, places
@@ -291,11 +293,45 @@ def test_nothing_moves():
     assert ds.step_hessian(tree, none, none, none, 0.1).d2x_dxdx.shape == (0, 0, 0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_sent_as_they_are_made(seed):
+    """Tensors of robots with many joints leave code for lanes row by row: the bits of one state, whose code waits."""
+    m = some_mechanism(seed, 13, ("fixed", "floating")[seed % 2])
+    q, v, tau = state(m.tree, m.rng, (11,))
+    foot = ds.Point(m.names[-1], axes="world")
+    kernel = ds.compile(m.tree, foot, "dynamics_hessian")
+    sent = sending(make_program(kernel.request), 8).slices
+    assert sum(len(row) for rows in sent.values() for row in rows) > m.tree.nv
+    direct_call = ds.dynamics_hessian(m.tree, q, v, tau, foot)
+    some = kernel(q, v, tau)
+    for k in (0, 10):
+        for result, x, of_one in zip(kernel.results, some, kernel(q[k], v[k], tau[k]), strict=True):
+            assert np.array_equal(x[k], of_one), result.name
+            if result.name.startswith("d2"):
+                assert error(getattr(direct_call, result.name)[k], of_one) < ROUNDING, result.name
+
+
+@pytest.mark.slow
+def test_humanoid():
+    """All blocks of a humanoid on two feet in one direct call: along directions, differences of first derivatives."""
+    robot, rng, h = ds.mechanisms.humanoid(), np.random.default_rng(0), 1e-5
+    feet = [ds.Weld("left_leg6"), ds.Weld("right_leg6")]
+    q, v, tau = state(robot, rng)
+    found, d = ds.dynamics_hessian(robot, q, v, tau, feet), rng.normal(size=robot.nv)
+    ahead, behind = (ds.dynamics_derivatives(robot, q, v + s * h * d, tau, feet) for s in (1.0, -1.0))
+    for what in ("qdd", "f"):
+        by_v, by_q = (getattr(found, f"d2{what}_d{x}dv") @ d for x in "vq")
+        for x, name in ((by_v, f"d{what}_dv"), (by_q, f"d{what}_dq")):
+            expected = (getattr(ahead, name) - getattr(behind, name)) / (2.0 * h)
+            assert error(x, expected) < 1e-5, name
+
+
 def test_too_many_numbers_are_refused():
-    """Tensors of a humanoid are made block by block."""
-    robot = ds.mechanisms.chain(27)
-    none = np.zeros(27)
-    with pytest.raises(ds.DelassusError, match="at most 64,000 numbers of second derivatives, got 78,732"):
+    """Tensors of larger robots are made block by block; those of steps are fewer at once."""
+    robot = ds.mechanisms.chain(54)
+    none = np.zeros(54)
+    with pytest.raises(ds.DelassusError, match="at most 500,000 numbers of second derivatives, got 629,856"):
         ds.dynamics_hessian(robot, none, none, none)
     with pytest.raises(ds.DelassusError, match="outputs: expected at most 64,000"):
         ds.step_hessian(robot, none, none, none, 0.1)

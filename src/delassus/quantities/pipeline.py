@@ -19,8 +19,8 @@ from delassus.quantities.trace import Trace, trace_request
 from delassus.spatial.trace.graph import Graph
 from delassus.version import __version__
 
-MOST_VALUES = 60_000
-"""Values that stages set for others, at most: those of a block, 64 bytes each, lie on the stack, of 8 MiB as a rule."""
+MOST_VALUES = 500_000
+"""Values that stages set for others, at most: in code for one state they lie on the stack, of 8 MiB as a rule."""
 
 
 def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Program:

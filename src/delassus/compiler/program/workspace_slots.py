@@ -23,12 +23,12 @@ def share_slots(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tu
     never = len(stages)
     first_made, first_called, last_read = np.full(n, never), np.full(n, never), np.zeros(n, np.int64)
     for k, stage in enumerate(stages):
-        made, read = np.array(stage.targets, dtype=np.int64), _read(stage.graph, stage.calls)
+        made, read = np.array(stage.targets, dtype=np.int64), read_by(stage.graph, stage.calls)
         first_made[made] = np.minimum(first_made[made], k)
         last_read[made] = last_read[read] = k  # none else may have its place while it is set
         if stage.calls:
             first_called[read] = np.minimum(first_called[read], k)
-    last_read[_read(last, ())] = never
+    last_read[read_by(last, ())] = never
 
     # of those that calls read the first calls that do, and whether the first stage sets them, which sets many; of
     # others the stage that does
@@ -43,25 +43,27 @@ def share_slots(stages: Sequence[Stage], last: Graph, n_inputs: int) -> tuple[tu
         at, size = _first_fit(free_from, starts[k], sizes[k]), sizes[k]
         free_from[at : at + size] = 1 + ends[k]
         place[made[begin[k] : begin[k] + size]] = np.arange(n_inputs + at, n_inputs + at + size)
-    moved = [
-        replace(
-            stage,
-            graph=stage.graph if stage.calls else _moved(stage.graph, place),
-            targets=tuple(place[[*stage.targets]].tolist()),
-            calls=tuple(map(tuple, place[np.array(stage.calls)].tolist())) if stage.calls else (),
-            unless=None if stage.unless is None else int(place[stage.unless]),
-        )
-        for stage in stages
-    ]
-    return tuple(moved), _moved(last, place)
+    return tuple(stage_moved(stage, place) for stage in stages), moved(last, place)
 
 
-def _read(graph: Graph, calls: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def stage_moved(stage: Stage, place: NDArray[np.int64]) -> Stage:
+    """A stage whose values have these places."""
+    return replace(
+        stage,
+        graph=stage.graph if stage.calls else moved(stage.graph, place),
+        targets=tuple(place[[*stage.targets]].tolist()),
+        calls=tuple(map(tuple, place[np.array(stage.calls)].tolist())) if stage.calls else (),
+        unless=None if stage.unless is None else int(place[stage.unless]),
+    )
+
+
+def read_by(graph: Graph, calls: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Values that a stage reads."""
     return np.array(calls, dtype=np.int64).ravel() if calls else graph.a[graph.op == Op.INPUT]
 
 
-def _moved(graph: Graph, place: NDArray[np.int64]) -> Graph:
+def moved(graph: Graph, place: NDArray[np.int64]) -> Graph:
+    """A graph whose inputs have these numbers."""
     a, is_input = graph.a.copy(), graph.op == Op.INPUT
     a[is_input] = place[a[is_input]]
     return replace(graph, a=a)

@@ -14,14 +14,15 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.results import solved
 from delassus.spatial.ops import Matrix
 
-MOST_NUMBERS = 64_000
-"""Numbers of second derivatives that a program makes at once: those of a block of states lie on the stack."""
+MOST_NUMBERS, MOST_OF_STEPS = 500_000, 64_000
+"""Numbers of second derivatives that a program makes at once: code for one state has them on its stack. Those of steps
+are sums over accelerations, in code of their own."""
 
 
-def check_numbers(numbers: int) -> None:
+def check_numbers(numbers: int, most: int = MOST_NUMBERS) -> None:
     """Refuse programs of too many second derivatives."""
-    if numbers > MOST_NUMBERS:
-        wanted, advice = f"at most {MOST_NUMBERS:,} numbers of second derivatives", 'Name some: ("d2qdd_dqdq",), say.'
+    if numbers > most:
+        wanted, advice = f"at most {most:,} numbers of second derivatives", 'Name some: ("d2qdd_dqdq",), say.'
         raise ConfigurationError("outputs", wanted, f"{numbers:,}", f"Compile several kernels. {advice}")
 
 

@@ -11,7 +11,7 @@ from delassus.algorithms.dynamics.derivatives.step import step_derivatives as di
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
 from delassus.algorithms.dynamics.proximal import ProximalPoint
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.declarations.dynamics import check_numbers
+from delassus.quantities.declarations.dynamics import MOST_OF_STEPS, check_numbers
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column, over_sizes
@@ -79,7 +79,7 @@ def _semi_implicit(bound: BoundRequest) -> tuple[list[Matrix], StepCurvature]:
 
 
 def _step_hessian(bound: BoundRequest) -> list[Matrix]:
-    check_numbers(4 * bound.tree.nv**3)
+    check_numbers(4 * bound.tree.nv**3, MOST_OF_STEPS)
     made, curvature = _semi_implicit(bound)
     ops, nv, found = bound.ops, bound.tree.nv, curvature.tensors()
     x, u, out = range(2 * nv), range(2 * nv, 3 * nv), list[Matrix]()

@@ -29,6 +29,9 @@ TILE = 4
 SMALLEST = 64
 """Multiplications of a dense block that is worth tiles."""
 
+MANY = 96
+"""Entries of a result of calls, at least, that these sum up themselves for the sum of all results, which reads them."""
+
 
 class CallingTraceOps(TraceOps):
     """The backend that records, calls as calls, but for those in passes that are repeated."""
@@ -93,6 +96,12 @@ def called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> li
     entries = iter([inside.get(column, column[0]) for column in columns])
     is_repeated, ops.is_repeated = ops.is_repeated, True
     made = body(*(_table(ops, a.shape, entries) for a in rows[0]))
+    parts, taken = list[list[int]](), {0}
+    for a in made:
+        parts.append([x for x in dict.fromkeys(a.nodes()) if x >= start and x not in taken])
+        taken.update(parts[-1])
+    parts = [part for part in parts if len(part) >= MANY]
+    total_of = [ops.total(part) for part in parts]
     ops.is_repeated = is_repeated
 
     # what depends on what is given, at the generic values of each row
@@ -102,13 +111,17 @@ def called(ops: TraceOps, body: Function, rows: Sequence[Sequence[Table]]) -> li
             used = below[: arity(op)]
             if any(x in at for x in used):
                 at[k] = SEMANTICS[op](*(at.get(x, np.float64(ops.at[x])) for x in used))
-    results = [x for x in dict.fromkeys(x for a in made for x in a.nodes()) if x in at and x not in given]
+    own = set(given)
+    of_made = dict.fromkeys([*(x for a in made for x in a.nodes()), *total_of])
+    results = [x for x in of_made if x in at and x not in own]
     operands = [[column[r] for column in varying] for r in range(len(rows))]
     final, out = list[list[int]](), list[Sequence[Table]]()
     for r, row in enumerate(operands):
         final.append([x.node for x in ops.vector(len(results), [float(at[k][r]) for k in results])])
         outside = dict(zip([*given, *results], [*row, *final[r]], strict=True))
         out.append([_table(ops, a.shape, iter([outside.get(x, x) for x in a.nodes()])) for a in made])
+        for part, total in zip(parts, total_of, strict=True):
+            ops.totals.append(([outside.get(x, x) for x in part], outside.get(total, total)))
     if results:
         ops.loops.append(Calls(given, operands, results, final, body is _tile))
     return out

@@ -126,16 +126,16 @@ class SecondDerivatives:
     def _along(self, lam: Matrix, mu: Matrix) -> Second:
         """Those along multipliers (nv × 1) and (m × 1), but for a floating root's drift."""
         ops, (nv, _, n) = self._motion.ops, self._widths
-        qq, qv, vv, E = self._parts(lam, mu)
+        qq, qv, vv, E = self._parts(-lam, -mu)  # so that nothing is negated in the end
         turned = E @ self._z
         by_q, by_v, by_tau = (
             ops.take(turned, None, range(*ends)) for ends in ((0, nv), (nv, 2 * nv), (2 * nv, 2 * nv + n))
         )
         qq, qv = ops.sym_add(qq, _both(ops, by_q)), qv + by_v
         if self._controls is None:
-            return Second(-qq, -qv, -vv, -by_tau, ops.zeros(nv, n), ops.zeros(n, n))
+            return Second(qq, qv, vv, by_tau, ops.zeros(nv, n), ops.zeros(n, n))
         own = self._controls(lam)
-        return Second(own.qq - qq, own.qv - qv, own.vv - vv, own.qtau - by_tau, own.vtau, own.tautau)
+        return Second(own.qq + qq, own.qv + qv, own.vv + vv, own.qtau + by_tau, own.vtau, own.tautau)
 
     def _parts(self, lam: Matrix, mu: Matrix) -> list[Matrix]:
         """``ℓ_qq``, ``ℓ_qv``, ``ℓ_vv`` and ``E_qᵀ`` (nv × nv + m) along multipliers (nv × 1) and (m × 1)."""

@@ -19,15 +19,17 @@ to lanes, ``block_out`` lanes to rows.
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from delassus.compiler.program.batched_calls import SIMD_LANES
 from delassus.compiler.program.program import Program, Stage
+from delassus.compiler.program.sent_rows import NEVER, Sending, sending
 from delassus.compiler.targets.llvm.loops import batch, pointers, sizes, span
 from delassus.compiler.targets.llvm.operations import Operations
 from delassus.compiler.targets.llvm.parts import ATTRIBUTES, RowCode, Section, WorkspaceCode, define
-from delassus.compiler.targets.llvm.rows import load_rows, loop_over_tiles, store_rows
-from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal
+from delassus.compiler.targets.llvm.rows import Sent, load_rows, loop_over_tiles, send_rows, store_rows
+from delassus.compiler.targets.llvm.text import LlvmText, hexadecimal, llvm_table
 from delassus.spatial.trace.operations import Op
 from delassus.spatial.trace.sincos import sincos
 
@@ -37,6 +39,9 @@ LOOPED = 40
 AT_ONCE, ROOM = 2, 60_000
 """Blocks that each part is run for before the next part: its code is fetched once for both, and the workspaces of more
 would not fit the first-level cache; and vectors that these have on the stack, 64 bytes each, else one block has it."""
+
+MOST_RUNS = 500
+"""Parts of a result that are copied by code of their own, at most: of more, each number is copied in a loop."""
 
 MOST_LINES, LONG = 2_000, 4
 """Lines of a function that writes results that are leaves, and vectors of neighbours that more than are a loop."""
@@ -48,9 +53,14 @@ there are at most; a workspace that needs more has but one."""
 
 def llvm_module(program: Program, scalar: str, lanes: int, registers: int, has_fma: bool) -> str:
     """Assembly of all functions for one number type: for states one by one if ``lanes`` is 1, else for lanes."""
+    sent = sending(program, lanes if lanes > 1 else NEVER)
+    program = sent.program
     stages = {f"stage{k}_": stage for k, stage in enumerate(program.before)} | {"": Stage(program.graph, ())}
     sections = [Section(name, stage, registers, lanes == 1) for name, stage in stages.items()]
-    code = (_One if lanes == 1 else _Block)(program, sections, scalar, lanes, has_fma)
+    if lanes == 1:
+        code: _One | _Block = _One(program, sections, scalar, lanes, has_fma)
+    else:
+        code = _Block(sent, sections, scalar, lanes, has_fma)
     functions = [*code.functions(), span(program, scalar, lanes, code.at_once, ATTRIBUTES), batch(program, ATTRIBUTES)]
     return "\n\n".join([*sorted(code.declarations), *functions]) + "\n"
 
@@ -81,6 +91,7 @@ class _One(RowCode):
             for k, some in enumerate(self.angles)
             for lane, angle in enumerate(some)
         }
+        self.tables: list[str] = []
         self.inputs = [(i, k) for i, a in enumerate(self.program.arguments) for k in range(a.size)]
         self.places: dict[int, list[tuple[int, int]]] = {}
         for r, result in enumerate(self.program.results):
@@ -136,7 +147,7 @@ class _One(RowCode):
             functions.append(define(names[-1], rows, leaves, "noinline "))
         text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
         text.lines += [f"call void @{name}({self.pointers})" for name in names]
-        return [*functions, define("one", self.signature, text)]
+        return [*self.tables, *functions, define("one", self.signature, text)]
 
     def _angles(self) -> LlvmText:
         """Sines and cosines of arguments."""
@@ -168,11 +179,31 @@ class _One(RowCode):
                     origin, distance = self._given(index) if set_by_stage < 0 else ("%w", self.first + set_by_stage)
                 found += [(*place, origin, distance) for place in places]
         texts: list[LlvmText] = []
-        for run in _runs(sorted(found)):
+        left = list[tuple[int, int, str, int]]()
+        for r, of_result in groupby(sorted(found), key=lambda leaf: leaf[0]):
+            mine = [*of_result]
+            if len(_runs(mine)) > MOST_RUNS:
+                texts.append(self._gathered(r, [leaf for leaf in mine if leaf[2] == "%w"]))
+                mine = [leaf for leaf in mine if leaf[2] != "%w"]
+            left += mine
+        texts += [self.text()] if texts else []
+        for run in _runs(left):
             if not texts or len(texts[-1].lines) > MOST_LINES:
                 texts.append(self.text())
             self._copy(texts[-1], run)
         return texts
+
+    def _gathered(self, r: int, leaves: list[tuple[int, int, str, int]]) -> LlvmText:
+        """Write numbers of a result that stages have set, in a loop over a table."""
+        text, size = self.text(), self.bytes_each
+        self.tables.append(
+            llvm_table(f"one_from{r}", [x * size for _, position, _, at in leaves for x in (position, at)])
+        )
+        with text.loop("leaf", len(leaves)) as k:
+            row = text.entry(f"one_from{r}", k, 2)
+            number = text.load(text.behind("%w", row, 1))
+            text.store(number, text.behind(f"%r{r}", row, 0))
+        return text
 
     def _given(self, index: int) -> tuple[str, int]:
         """Pointer to the argument that an input is of, and the distance behind it."""
@@ -222,8 +253,10 @@ def _runs(leaves: list[tuple[int, int, str, int]]) -> list[list[tuple[int, int, 
 class _Block(WorkspaceCode):
     name, start = "block", "%w0"
 
-    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
-        super().__init__(program, sections, *shared)
+    def __init__(self, sent: Sending, sections: list[Section], scalar: str, lanes: int, has_fma: bool) -> None:
+        self._sent = sent
+        pointers_of = len(sent.program.results) if sent.slices else 0
+        super().__init__(sent.program, sections, scalar, lanes, has_fma, pointers_of)
         n_bases = -(-self.size // REACH)
         is_short = n_bases <= MOST_BASES and all(section.rows is None for section in sections)
         self.bases = [REACH * b + REACH // 2 for b in range(n_bases)] if is_short else [0]
@@ -291,7 +324,40 @@ class _Block(WorkspaceCode):
         for i, (argument, wanted) in enumerate(zip(self.program.arguments, self.wanted(), strict=True)):
             load_rows(text, f"%a{i}", argument.size, {k: self.slot(text, start + k) for k in sorted(wanted)})
             start += argument.size
+        if self._sent.slices:
+            for r in range(len(self.program.results)):
+                text.lines.append(f"store ptr %r{r}, ptr {self.slot(text, self.first_further + r)}")
+            of_slices = {x for rows in self._sent.slices.values() for row in rows for part in row for x in part.values}
+            for k in (-1 - x for x in sorted(of_slices) if x < 0):
+                text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
         return text
+
+    def after_row(self, section: Section, functions: list[str]) -> list[str]:
+        """Calls that send what row ``%again.k`` of calls has made."""
+        name = f"{self.name}_{section.name}"
+        rows = self._sent.slices.get(self.sections.index(section))
+        if rows is None:
+            return []
+        of_slices = [
+            [
+                Sent(
+                    self.first_further + part.result,
+                    part.first,
+                    self.program.results[part.result].size,
+                    [self.first + x - self.program.n_inputs if x >= 0 else self.place[-1 - x] for x in part.values],
+                )
+                for part in row
+            ]
+            for row in rows
+        ]
+        tiles, each = self.text(), self.text()
+        tables = send_rows(tiles, each, name, of_slices)
+        functions += [
+            *tables,
+            define(f"{name}tiles", "ptr noalias %w0, ptr %slice", tiles, "noinline "),
+            define(f"{name}send", "ptr noalias %w0, i64 %k", each, "noinline "),
+        ]
+        return [f"call void @{name}send(ptr %w0, i64 %again.k)"]
 
     def _rows_out(self) -> tuple[LlvmText, list[str]]:
         """Take the rows of the results out of the workspace, in loops where there are many; and tables of the loops."""
@@ -299,13 +365,18 @@ class _Block(WorkspaceCode):
         text.lines.append(f"%w = getelementptr {text.vector}, ptr %w0, i64 {-self.bases[0]}")
         for r, result in enumerate(self.program.results):
             nodes = [self.last.outputs[entry] for entry in result.entries]
-            if len(nodes) < LOOPED * text.lanes:
+            waits = self._sent.waits(r)
+            if not waits.any() and result.size:
+                continue
+            if len(nodes) < LOOPED * text.lanes and waits.all():
                 store_rows(text, f"%r{r}", [partial(self._written, text, k) for k in nodes])
                 continue
-            for k in {k for k in nodes if self.last.nodes[k][0] == Op.CONSTANT} - constants:
+            mine = {k for k, own in zip(nodes, waits, strict=True) if own}
+            for k in {k for k in mine if self.last.nodes[k][0] == Op.CONSTANT} - constants:
                 text.store(text.constant(self.last.numbers[k]), self.slot(text, self.place[k]))
                 constants.add(k)
-            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", [self.home_of(k) for k in nodes]))
+            slots = [self.home_of(k) if own else -1 for k, own in zip(nodes, waits, strict=True)]
+            tables.append(loop_over_tiles(text, f"out{r}", f"%r{r}", slots))
         return text, tables
 
     def _written(self, text: LlvmText, k: int) -> str:

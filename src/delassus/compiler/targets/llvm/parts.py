@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate, groupby, pairwise
-from typing import Any
 
 from delassus.compiler.passes.allocate import Act, Step, allocate
 from delassus.compiler.passes.schedule import overlap
@@ -126,7 +125,7 @@ class RowCode:
             places = (section.rows.bases.ravel() + self.first - self.program.n_inputs) * self.bytes_each
             functions.append(llvm_table(f"{self.name}_{section.name}rows", places.tolist()))
         if section.rows is not None or section.apart:
-            functions.append(self._repeated(section, parts, signature, operands))
+            functions.append(self._repeated(section, parts, self.after_row(section, functions), signature, operands))
             parts = [f"{self.name}_{section.name}loop"]
         return parts
 
@@ -232,14 +231,18 @@ class RowCode:
         """Write a result to where it belongs."""
         raise NotImplementedError
 
-    def _repeated(self, section: Section, parts: list[str], signature: str, operands: str) -> str:
+    def after_row(self, section: Section, functions: list[str]) -> list[str]:
+        """Lines after the parts of a row of calls, whose number is ``%again.k``; and functions that they call."""
+        return []
+
+    def _repeated(self, section: Section, parts: list[str], after: list[str], signature: str, operands: str) -> str:
         """The parts of a section again and again: for each row of calls, or until the last pass or all have stopped."""
         text, name = self.text(), f"{self.name}_{section.name}"
         if section.rows is not None:
             n, width = section.rows.bases.shape
             with text.loop("again", n) as k:
                 row = text.entry(f"{name}rows", k, width)
-                text.lines += [f"call void @{part}({operands}, ptr {row})" for part in parts]
+                text.lines += [*(f"call void @{part}({operands}, ptr {row})" for part in parts), *after]
             return define(f"{name}loop", signature, text)
         text.lines += [
             "br label %again",
@@ -285,12 +288,18 @@ class RowCode:
 
 
 class WorkspaceCode(RowCode):
-    """Code whose workspace holds the inputs and the results as well, each number of them that is computed once."""
+    """Code whose workspace holds the inputs and the results as well, each number of them that is computed once.
 
-    def __init__(self, program: Program, sections: list[Section], *shared: Any) -> None:
+    ``further`` places of it are behind the results.
+    """
+
+    def __init__(
+        self, program: Program, sections: list[Section], scalar: str, lanes: int, has_fma: bool, further: int = 0
+    ) -> None:
         last = sections[-1]
         computed = [k for k in dict.fromkeys(last.outputs) if last.nodes[k][0] != Op.INPUT]
-        super().__init__(program, sections, program.n_inputs, len(computed), *shared)
+        super().__init__(program, sections, program.n_inputs, len(computed) + further, scalar, lanes, has_fma)
+        self.first_further = self.first_output + len(computed)
         self.place = {k: self.first_output + position for position, k in enumerate(computed)}
 
     def result(self, text: LlvmText, k: int) -> str:

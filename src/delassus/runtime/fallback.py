@@ -100,9 +100,9 @@ def solve_states(
     if looked.any():
         where = np.nonzero(looked) if batch else looked
         said = status[where]
-        numbers = [(x[where], not o.needs_independent) for x, o in zip(results, asked.outputs, strict=True)]
-        with_rank = are_finite([x for x, has_rank in numbers if has_rank], said.shape)
-        finite = np.where(said == DynamicsStatus.SOLVED, are_finite([x for x, _ in numbers], said.shape), with_rank)
+        of_outputs = [(x[where], not o.needs_independent) for x, o in zip(results, asked.outputs, strict=True)]
+        with_rank = are_finite([x for x, has_rank in of_outputs if has_rank], said.shape)
+        finite = np.where(said == DynamicsStatus.SOLVED, are_finite([x for x, _ in of_outputs], said.shape), with_rank)
         said[~finite & (said != DynamicsStatus.UNFINISHED)] = DynamicsStatus.FAILED
         status[where] = said
     return UnsolvedStates(chosen, status, error, call)

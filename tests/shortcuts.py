@@ -549,7 +549,7 @@ runtime/cuda/arrays.py
     other.address < self.address + self.size → other.address <= self.address + self.size
 runtime/fallback.py
   test_second_derivatives.py::test_dependent_rows
-    ·if not o.needs_independent] → ]
+    ·if has_rank] → ]
   test_statuses.py::test_asking_for_a_status_changes_no_number_of_what_is_solved
     taken = left | ( → taken = (
     result[where] = _where(taken, x, result[where]) → result[where] = x

@@ -179,15 +179,18 @@ def test_delassus_matrices_of_closed_mechanisms(flat):
         assert np.array_equal(G, G.T)
         several = np.stack([q, q])
         kernel = ds.compile(tree, ends, "delassus", loops=loops)
-        assert str(kernel.plan) == "cluster-efpa: loops close"
-        for same in (ds.delassus(tree, ends, several, method="cluster-efpa", loops=loops), kernel(several)):
+        by = {x: ds.compile(tree, ends, "delassus", loops=loops, method=x) for x in ("cluster-efpa", "dense")}
+        assert kernel.operations.total == min(x.operations.total for x in by.values())
+        assert kernel.plan.method in by and kernel.plan.reason == "loops close, and it takes the fewest operations"
+        alone = [ds.delassus(tree, ends, several, method=x, loops=loops) for x in by]
+        for same in (*alone, kernel(several)):
             assert close_to(same, np.stack([G, G]))
         assert close_to(ds.delassus(tree, ends, q, method="cluster-efpa"), ds.delassus(tree, ends, q))
         plain = [ds.compile(tree, ends, "delassus", method=name) for name in ("efpa", "cluster-efpa")]
         assert plain[0].operations.total == plain[1].operations.total
         checked += 1
     assert checked > 4
-    with pytest.raises(ds.DelassusError, match="method: expected one of 2 names"):
+    with pytest.raises(ds.DelassusError, match="method: expected one of 3 names"):
         ds.delassus(tree, ends, q, method="efpa", loops=loops)
     with pytest.raises(ds.errors.ConstraintError, match="loops: expected rows that no call gives"):
         ds.delassus(tree, ends, q, loops=ds.Rows(tree.link_names[0], 2))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from delassus.algorithms.clusters.dense import dense_over_loops
 from delassus.algorithms.clusters.efpa import cluster_efpa
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
@@ -53,3 +54,6 @@ OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr
 
 OVER_LOOPS = "cluster-efpa"
 """The method that takes loops; without loops it is ``"efpa"``."""
+
+OF_LOOPS: Mapping[str, Method] = MappingProxyType({OVER_LOOPS: cluster_efpa, "dense": dense_over_loops})
+"""Methods for robots that loops close, by name."""

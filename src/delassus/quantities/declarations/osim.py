@@ -12,11 +12,12 @@ from delassus.algorithms.dynamics import SOFT
 from delassus.algorithms.dynamics.damped import damped_problem
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.osim import METHODS as NAMED
-from delassus.algorithms.osim import OVER_LOOPS
+from delassus.algorithms.osim import OF_LOOPS
 from delassus.algorithms.osim.product import delassus_product
 from delassus.algorithms.osim.pv_fast import branch_solution
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.quantities.bound_request import BoundRequest, stacked
+from delassus.quantities.planner.elimination import least_over_loops
 from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.planner.plan import auto
 from delassus.quantities.quantity import Output, Quantity
@@ -31,8 +32,9 @@ def _delassus(bound: BoundRequest) -> list[Matrix]:
 
 
 def _delassus_of_loops(bound: BoundRequest) -> list[Matrix]:
-    loops = bound.request.options.loops or ()
-    return [NAMED[OVER_LOOPS](bound.problem().closed_by(loops, bound.request.free))]
+    asked, loops = bound.request, bound.request.options.loops or ()
+    method = least_over_loops(asked.tree, asked.constraints, loops) if asked.method == AUTO else asked.method
+    return [OF_LOOPS[method](bound.problem().closed_by(loops, bound.request.free))]
 
 
 def _osim(bound: BoundRequest) -> list[Matrix]:
@@ -100,7 +102,7 @@ DELASSUS = Quantity(
     options=frozenset({"loops"}),
     inverts_mass=True,
 )
-DELASSUS = replace(DELASSUS, by_option={"loops": replace(DELASSUS, run=_delassus_of_loops, methods=(OVER_LOOPS,))})
+DELASSUS = replace(DELASSUS, by_option={"loops": replace(DELASSUS, run=_delassus_of_loops, methods=tuple(OF_LOOPS))})
 OSIM = Quantity(
     "osim",
     "Operational-space inertia matrix",

@@ -16,11 +16,13 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
+from delassus.accuracy.closed_loops import independent_coordinates
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.osim import OF_LOOPS, OVER_LOOPS
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
 from delassus.model.kinematics import generic_configurations
@@ -45,7 +47,7 @@ TIME_BY_FACTORS = 0.8
 """Time of an operation of `ltl` by that of one of `pv_early`: it keeps fewer numbers for later, and fuses more."""
 
 MOST_FACTORISED = 48
-"""Degrees of freedom up to which `ltl` may be quicker where loops are local."""
+"""Degrees of freedom up to which `ltl`, and dense methods, may be quicker where loops are local."""
 
 
 class _TooLong(Exception):
@@ -131,6 +133,22 @@ def _of_hard_rows(tree: Tree, constraints: tuple[Constraint, ...]) -> tuple[Elim
         return pv_early(_motion(ops, tree, constraints, order))
 
     return _best(tree, loops(tree, constraints), solve)
+
+
+@lru_cache(maxsize=256)
+@undisturbed
+def least_over_loops(tree: Tree, constraints: tuple[Constraint, ...], loops: tuple[Constraint, ...]) -> str:
+    """Method of `OF_LOOPS` that takes the fewest operations; `OVER_LOOPS` beyond `MOST_FACTORISED`."""
+    if tree.nv > MOST_FACTORISED:
+        return OVER_LOOPS
+    independent = independent_coordinates(tree, loops)
+
+    def operations(method: str) -> int:
+        ops = TraceOps()
+        problem = _motion(ops, tree, constraints).problem.closed_by(loops, independent)
+        return ops.count(ops.nodes(OF_LOOPS[method](problem)))
+
+    return min(OF_LOOPS, key=operations)
 
 
 def _motion(

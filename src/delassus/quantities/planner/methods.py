@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from delassus.accuracy.closed_loops import rank_when_closed
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
 from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, SOFT, UNCONSTRAINED
-from delassus.algorithms.osim import OVER_LOOPS
 from delassus.constraints import Constraint
 from delassus.errors import ConfigurationError, ConstraintError, unknown_name
 from delassus.model.tree import Tree
 from delassus.quantities.options import Options
-from delassus.quantities.planner.elimination import is_quicker_by_factors
+from delassus.quantities.planner.elimination import is_quicker_by_factors, least_over_loops
 from delassus.quantities.quantity import Quantity
 
 AUTO = "auto"
@@ -55,7 +54,8 @@ def choose(tree: Tree, constraints: Sequence[Constraint], options: Options) -> C
     if options.motors is not None:
         return Choice("orthogonal", "motors need not determine all joints")
     if options.loops is not None:
-        return Choice(OVER_LOOPS, "loops close")
+        least = least_over_loops(tree, tuple(constraints), tuple(options.loops))
+        return Choice(least, "loops close, and it takes the fewest operations")
     if not soft:
         return Choice("aba", "there are no constraints")
     if active and _are_mixed(soft):

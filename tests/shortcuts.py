@@ -102,6 +102,9 @@ compiler/program/batched_calls.py
     leaders.setdefault((column - column[0]).tobytes(), k) → leaders.setdefault((column[-1] - column[0]).tobytes(), k)
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
+quantities/bound_request.py
+  test_ground_loops.py::test_what_is_taken_back_leaves_the_order_of_the_integrator[bennett-rk4-0.004-4]
+    partial(proximal, weight=GAPING_WEIGHT) → proximal
 quantities/request.py
   test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass

@@ -109,6 +109,8 @@ quantities/bound_request.py
 quantities/checks.py
   test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
     acting += own.values() if of_forces else [] → pass
+  test_ground_loops.py::test_what_is_taken_back_leaves_the_order_of_the_integrator[bennett-rk4-0.004-4]
+    partial(proximal, weight=GAPING_WEIGHT) → proximal
 quantities/request.py
   test_spring_forces.py::test_tangents_of_dynamics_and_steps[0]
     (self.iterates or pulled) → self.iterates

@@ -71,25 +71,21 @@ def relative_error(
     negligible: float,
     change: Change | None = None,
     of_forces: bool = True,
-    missing: float = 1.0,
 ) -> Scalar:
     """Estimate of the largest error of ``q̈`` and, ``of_forces``, of ``f``, each by its largest entry.
 
     ``round_off`` is the relative spacing of the numbers. Where all entries are below this part, ``negligible``, of what
     their terms would make if they did not cancel one another, they count as zero, and errors are by that part. Of
-    derivatives the terms are those of what changes as well, of the ``change``. ``missing`` is the part that counts of
-    what rows miss.
+    derivatives the terms are those of what changes as well, of the ``change``.
     """
     ops = motion.ops
     terms = Terms(motion, DynamicsSolution(ops.opaque(solution.qdd), ops.opaque(solution.forces)))
     delta, y = (method(motion.at_rest(*of)) for of in (terms.missed, terms.sizes))
     found: Scalar = 0.0
-    least_of, counts = (0.0, negligible * terms.usual_rows), (1.0, missing)
-    for missed, sizes, least, counted in zip(terms.missed, terms.sizes, least_of, counts, strict=True):
+    for missed, sizes, least in zip(terms.missed, terms.sizes, (0.0, negligible * terms.usual_rows), strict=True):
         if ops.shape(missed)[0]:  # a method that cannot correct its solution says nothing of its error
-            most, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
-            part = _part(ops, most, size + least)
-            found = ops.maximum(found, part if counted == 1.0 else counted * part)
+            missing, size = (reduce(ops.maximum, _sizes(ops, a)) for a in (missed, sizes))
+            found = ops.maximum(found, _part(ops, missing, size + least))
     usual = [*terms.usual]
     if change is not None:
         more, factor = Usual(change.of).usual, change.factor(ops)

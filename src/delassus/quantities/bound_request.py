@@ -68,9 +68,6 @@ GENERIC_PLACEMENT = (0.3, 0.5, 0.7), (0.46, 0.2, -0.58, math.sqrt(0.412))
 IDLE = 0.1
 """Part of `ERROR_BOUND` of the largest force up to which forces that move nothing count as none."""
 
-MISSING = 0.01
-"""What counts of rows that stages of steps miss where loops gape, for they contradict one another there."""
-
 IDLE_QDD = 0.01
 """The same of accelerations that these cause where loops are open by a little: errors are a hundred times that."""
 
@@ -285,18 +282,19 @@ class BoundRequest:
         """Forward dynamics by the request's method, by `ltl` of what has none."""
         return METHODS.get(self.request.method, ltl)
 
-    def solve(self, motion: DynamicsProblem, at_stage: bool | None = None) -> DynamicsSolution:
-        """Forward dynamics by the request's method, its error estimated.
+    @property
+    def method_of_stages(self) -> Method | None:
+        """Forward dynamics at all stages of a step, which leave loops open by a little; None: the request's method."""
+        if self.request.options.integrator != "rk4" or self.request.method != "proximal" or not self.request.loses_rank:
+            return None
+        return partial(proximal, weight=GAPING_WEIGHT)
 
-        ``at_stage`` is said by steps of stages, which leave loops open by a little: whether it is not the first one.
-        """
+    def solve(self, motion: DynamicsProblem, method: Method | None = None) -> DynamicsSolution:
+        """Forward dynamics by a method, the request's if None; its error is estimated."""
         self.ops.new_system()
         if self.request.is_singular and self.request.method not in OF_LEAST_NORM:
             self.ops.pivot(0.0, is_exact=True)
-        method, missing = METHODS[self.request.method], 1.0
-        if at_stage is not None and self.request.method == "proximal" and self.request.loses_rank:
-            method, missing = partial(proximal, weight=GAPING_WEIGHT), MISSING if at_stage else 1.0
-        found = method(motion)
+        found = (method or METHODS[self.request.method])(motion)
         idle = found.idle if self.request.returns_forces else found.idle_qdd
         if idle is not None:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
@@ -304,18 +302,14 @@ class BoundRequest:
             self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
             if self.request.error_dtype:
                 self.errors.append(idle)
-        return self.with_error(motion, found, method, missing)
+        return self.with_error(motion, found, method)
 
     def with_error(
-        self,
-        motion: DynamicsProblem,
-        solution: DynamicsSolution,
-        method: Method | None = None,
-        missing: float = 1.0,
+        self, motion: DynamicsProblem, solution: DynamicsSolution, method: Method | None = None
     ) -> DynamicsSolution:
         """The solution by a method, the request's if None; its error is estimated where errors are asked for."""
         if self.request.error_dtype:
-            self.errors.append(self.error_of(motion, solution, method, missing=missing))
+            self.errors.append(self.error_of(motion, solution, method))
         return solution
 
     @property
@@ -341,13 +335,12 @@ class BoundRequest:
         solution: DynamicsSolution,
         method: Method | None = None,
         change: Change | None = None,
-        missing: float = 1.0,
     ) -> Scalar:
         """Estimate of the relative error of a solution by a method, the request's if None; of a derivative by that."""
         dtype, method = self.request.error_dtype, method or self.method
         negligible = ERROR_BOUND.get(dtype, ERROR_BOUND["float64"])
         how = motion, method, solution, float(np.finfo(dtype).eps), negligible, change
-        return relative_error(*how, of_forces=self.request.returns_forces, missing=missing)
+        return relative_error(*how, of_forces=self.request.returns_forces)
 
     def require_independent(self) -> None:
         """Say of programs of rows that are dependent everywhere that they solve nothing."""

@@ -24,6 +24,7 @@ from delassus.algorithms import crba
 from delassus.algorithms.articulated import Articulated
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.algorithms.contact.solvers import Exact, Unsolved
+from delassus.algorithms.dynamics import Method
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.derivatives.accelerations import Dependence
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
@@ -129,7 +130,7 @@ class Given(BoundRequest):
         super().__init__(replace(bound.request, quantity=quantity), bound.ops, bound.values)
         self.order, self._number, self._of, self._next, self._outer = bound.order, number, of, 0, bound
 
-    def solve(self, motion: DynamicsProblem, at_stage: bool | None = None) -> DynamicsSolution:
+    def solve(self, motion: DynamicsProblem, method: Method | None = None) -> DynamicsSolution:
         """The solution that is given."""
         return self._solution(motion, None)
 

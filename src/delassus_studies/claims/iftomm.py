@@ -52,7 +52,7 @@ SHORT = 0.05
 """Fraction of the duration that is simulated for one point."""
 RATE = 50.0
 """Rate (1/s) at which loops of Pinocchio, and of long rows of four-bars, are pulled together."""
-FEW = 2
+FEW = 10
 """Four-bars beyond which loops are soft: that bears every rank in compiled code."""
 SOFT = {"method": "pv-soft", "compliance": 1e-11, "baumgarte": RATE}
 """Options of long rows of four-bars: loops that yield by 1e-11 m/N."""

@@ -21,14 +21,12 @@ from delassus.spatial.ops import Matrix, Scalar
 def _step(bound: BoundRequest) -> list[Matrix]:
     forces = list[Matrix]()
 
-    has_stages = bound.request.options.integrator == "rk4"
-
     def accelerate(q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        solution = bound.solve(bound.motion(q, v), bool(forces) if has_stages else None)
+        solution = bound.solve(bound.motion(q, v), method)
         forces.append(solution.forces)
         return column(bound.ops, solution.qdd)
 
-    read, integrate = bound.entries, INTEGRATE[bound.request.options.integrator]
+    read, integrate, method = bound.entries, INTEGRATE[bound.request.options.integrator], bound.method_of_stages
     q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
     held = sum(c.size for c in bound.constraints if c.holds)
     return [stacked(bound, q), stacked(bound, v), bound.ops.take(forces[0], range(held), None)]

@@ -205,8 +205,9 @@ def inverse_dynamics(
     ('UNIQUE', [0, 1, 3], (3,))
     """
     states: dict[str, Any] = {"q": q, "v": v, "qdd": qdd}
+    is_plain = isinstance(constraints, tuple) and not constraints
     constraints = None if constraints is None else check_constraints(tree, constraints)
-    if motors is None and constraints is not None and all(not c.holds for c in constraints):
+    if motors is None and (is_plain or (constraints and not any(c.holds for c in constraints))):
         refused = {} if method == AUTO else {"method": method}
         return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors

@@ -128,6 +128,12 @@ class Problem:
         """The same problem on another tree of the same robot, with the configuration of this one."""
         return Problem(self.ops, tree, self.constraints, self.q, self._given, self.payloads, coordinates, self._active)
 
+    def of_loops(self) -> Problem:
+        """The same problem with the rows of loops (`Constraint.as_loop`) where less of the robot moves these."""
+        tree, args = self.tree, (self.q, self._given, self.payloads, self._coordinates, self._active)
+        loops = [c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in self.constraints]
+        return self if loops == [*self.constraints] else Problem(self.ops, tree, loops, *args)
+
     def held(self, ops: DualOps, values: Mapping[str, Any]) -> Problem:
         """The problem at the same configuration, which is held, and at values with rates of what else the call has."""
         given = [values[i.name] for i in inputs_of(self.constraints, self.payloads)]

@@ -14,7 +14,7 @@ from delassus.accuracy.closed_loops import (
     rank_when_closed,
 )
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
-from delassus.algorithms.dynamics import BY_CLUSTERS, ITERATIVE, OF_LEAST_NORM
+from delassus.algorithms.dynamics import ITERATIVE, OF_LEAST_NORM
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
@@ -404,9 +404,7 @@ def request(
     by_stages = isinstance(integrator, str) and integrator == "rk4"  # which leave loops open by a little
     if quantity.closes_loops or by_stages:
         checked = tuple(c if c.n_points else c.as_loop for c in checked)
-    elif "independent" in quantity.options or (
-        isinstance(method, str) and method in (*BY_CLUSTERS, CLUSTER_RNEA)
-    ):  # small clusters
+    elif "independent" in quantity.options or (isinstance(method, str) and method == CLUSTER_RNEA):  # small clusters
         checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked)
     if "solver" in quantity.options:
         _tell_left_out(tree, checked)

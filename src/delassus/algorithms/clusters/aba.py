@@ -14,19 +14,36 @@ Jain 2012. Deviations: forces of constraints, which minimal coordinates leave ou
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from delassus.algorithms.clusters.articulated import ArticulatedClusters, TiedCluster
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
+from delassus.constraints import At
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import scaled
-from delassus.spatial.ops import Matrix
+from delassus.spatial.motion import column, scaled
+from delassus.spatial.ops import Matrix, Scalar
 
 
 def cluster_aba(motion: DynamicsProblem) -> DynamicsSolution:
-    """Accelerations of all joints, and constraint forces, of least norm where rows depend on one another."""
+    """Accelerations of all joints, and constraint forces, of least norm where rows depend on one another.
+
+    Rows are those of loops that are closed: what these gape by, over the robot's length, is `DynamicsSolution.idle`.
+    """
+    ops, problem, loops = motion.ops, motion.problem, motion.of_loops()
+    found, gap = _by_loops(loops), list[Scalar]()
+    for k, (own, other) in enumerate(zip(problem.constraints, loops.problem.constraints, strict=True)):
+        gap += column(ops, own.position(At(problem, k, motion))) if own is not other else []
+    if not gap:
+        return found
+    idle = reduce(ops.maximum, [ops.maximum(x, -x) for x in gap]) * (1.0 / problem.length)
+    return replace(found, idle=idle, idle_qdd=idle)
+
+
+def _by_loops(motion: DynamicsProblem) -> DynamicsSolution:
+    """The same of constraints whose clusters are as small as can be."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     body = ArticulatedClusters(problem, problem, motion.elimination.independent)
     gamma, p = wanted_accelerations(motion), list(motion.p)

@@ -90,6 +90,12 @@ class DynamicsProblem:
         other.goals = list(goals)
         return other
 
+    def of_loops(self) -> DynamicsProblem:
+        """The problem with the rows of `Problem.of_loops`."""
+        other = copy(self)
+        other.problem = self.problem.of_loops()
+        return other
+
     def at_state(self, q: Any, v: Any, constraints: Sequence[int], tau: Any = None) -> DynamicsProblem:
         """The robot at another state and under other joint forces, if any, tied by the constraints of those numbers."""
         other = DynamicsProblem(

@@ -18,9 +18,9 @@ from delassus.algorithms.osim.pv_fast import branch_solution
 from delassus.algorithms.sparse_factor import SparseFactor
 from delassus.quantities.bound_request import BoundRequest, stacked
 from delassus.quantities.planner.elimination import least_over_loops
+from delassus.quantities.planner.methods import AUTO
 from delassus.quantities.planner.plan import auto
 from delassus.quantities.quantity import Output, Quantity
-from delassus.quantities.request import AUTO
 from delassus.spatial.ops import Matrix
 
 METHODS = {**NAMED, AUTO: auto}

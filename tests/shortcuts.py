@@ -188,8 +188,6 @@ compiler/targets/llvm/parts.py
     is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT
       → is_known = op in (Op.SIN, Op.COS) and self.nodes[x][0] == Op.INPUT
 compiler/targets/llvm/rows.py
-  test_second_derivatives.py::test_rows_are_sent_as_they_are_made[1]
-    firsts = tiles_of(len(key), lanes) → firsts = range(0, len(key) - lanes + 1, lanes)
   test_loops.py::test_results_that_are_leaves
     ([size - lanes] if size % lanes else []) → ([size - lanes] if size % lanes > 1 else [])
   test_loops.py::test_arrays_and_batches_of_every_size

@@ -61,7 +61,6 @@ from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANC
 from delassus.quantities.declarations.dynamics import DYNAMICS
 from delassus.quantities.declarations.osim import DELASSUS
 from delassus.quantities.declarations.osim import METHODS as OSIM_ALGORITHMS
-from delassus.quantities.declarations.steps import STEP
 from delassus.quantities.estimate import rcond_by_pivots, usual_states
 from delassus.quantities.pipeline import cut, file_header, make_program
 from delassus.quantities.planner.plan import CUT, _plan, plan

@@ -60,6 +60,20 @@ def some_rotation(rng):
     return random_rotation(rng)
 
 
+IN_LOOPS = (
+    *[joint_kinds.REVOLUTE] * 4, joint_kinds.PRISMATIC, joint_kinds.BALL, joint_kinds.PLANAR, joint_kinds.COS_SIN,
+    joint_kinds.SCREW,
+)  # fmt: skip
+    *[joint_kinds.REVOLUTE] * 4,
+    joint_kinds.PRISMATIC,
+    joint_kinds.BALL,
+    joint_kinds.PLANAR,
+    joint_kinds.COS_SIN,
+    joint_kinds.SCREW,
+)
+"""Kinds of joints in random loops, mostly hinges."""
+
+
 def some_axis(rng):
     return np.eye(3)[rng.integers(3)] * rng.choice([-1.0, 1.0]) if rng.random() < 0.4 else rng.normal(size=3)
 
@@ -92,6 +106,16 @@ def some_mechanism(seed, n_links, root, kinds=KINDS):
         )
         joints[-1] = with_pitch(joints[-1], rng)
     return Mechanism(links, joints, some_tree(links, joints, root, rng), rng, root == "floating")
+
+
+def tree_of(name, links, joints, root="fixed"):
+    """A tree of links (name, mass, com, inertia) and of joints that slide or turn.
+
+    Of these: name, whether it slides, parent, child, position, rotation and axis.
+    """
+    kinds = joint_kinds.REVOLUTE, joint_kinds.PRISMATIC
+    made = [RawJoint(x, kinds[slides], *where, axis=axis) for x, slides, *where, axis in joints]
+    return build_tree(name, [RawLink(*link) for link in links], made, root=root)
 
 
 def with_pitch(joint, rng):

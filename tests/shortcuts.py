@@ -103,14 +103,14 @@ compiler/program/batched_calls.py
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
 quantities/bound_request.py
+  test_ground_loops.py::test_what_is_taken_back_leaves_the_order_of_the_integrator[bennett-rk4-0.004-4]
+    partial(proximal, weight=GAPING_WEIGHT) → proximal
   test_spring_forces.py::test_steps_follow_the_law_of_steps_with_contacts[0]
     R[-1] * (d + b / h) → R[-1] * d
     R.append(1.0 / a) → R.append(0.5 / a)
 quantities/checks.py
   test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
     acting += own.values() if of_forces else [] → pass
-  test_ground_loops.py::test_what_is_taken_back_leaves_the_order_of_the_integrator[bennett-rk4-0.004-4]
-    partial(proximal, weight=GAPING_WEIGHT) → proximal
 quantities/request.py
   test_spring_forces.py::test_tangents_of_dynamics_and_steps[0]
     (self.iterates or pulled) → self.iterates

@@ -11,8 +11,7 @@ import pytest
 import delassus as ds
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import four_bars
-from internals import joint_kinds
-from random_trees import some_axis, some_mechanism, some_rotation, with_rotors
+from random_trees import IN_LOOPS, some_axis, some_mechanism, some_rotation, with_rotors
 from tools import estimating, random_rotation, requested, run_program
 
 SAME = 1e-10
@@ -20,8 +19,6 @@ SAME = 1e-10
 
 REGULAR = 1e-3
 """Smallest singular value of columns of dependent coordinates, over the largest, where loops count as regular."""
-
-KINDS = (*[joint_kinds.REVOLUTE] * 4, joint_kinds.PRISMATIC, joint_kinds.BALL, joint_kinds.PLANAR, joint_kinds.COS_SIN)
 
 
 def place(tree, q, link, rotation, position):
@@ -80,7 +77,7 @@ def is_regular(tree, loops, q):
 
 def some_case(seed, flat=0):
     """A robot, loops and a state at which they are closed and stay so; None if they are near a singularity."""
-    m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 8)), ("fixed", "floating")[seed % 2], KINDS)
+    m = some_mechanism(seed, int(np.random.default_rng(seed).integers(4, 8)), ("fixed", "floating")[seed % 2], IN_LOOPS)
     rng = m.rng
     m.tree = with_rotors(m.tree, rng, slice(0, None, 3))
     tree, loops, angles = with_flat_loops(m, flat) if flat else (m.tree, [], {})

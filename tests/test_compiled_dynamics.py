@@ -15,7 +15,6 @@ import delassus as ds
 from internals import (
     DYNAMICS,
     SOFT,
-    STEP,
     UNCONSTRAINED,
     RawJoint,
     RawLink,
@@ -23,6 +22,7 @@ from internals import (
     build_tree,
     dynamics,
     fastcall,
+    find_quantity,
     joint_kinds,
     key_of,
     quantities,
@@ -145,7 +145,9 @@ def test_states_of_small_pivots_are_solved_by_another_method(monkeypatch):
 
     methods = MappingProxyType({**dynamics.METHODS, "fragile": fragile})
     monkeypatch.setattr(bound_request, "METHODS", methods)
-    changed = {quantity.name: replace(quantity, methods=tuple(methods)) for quantity in (DYNAMICS, STEP)}
+    changed = {
+        quantity.name: replace(quantity, methods=tuple(methods)) for quantity in (DYNAMICS, find_quantity("step"))
+    }
     monkeypatch.setattr(quantities, "QUANTITIES", MappingProxyType({**quantities.QUANTITIES, **changed}))
     monkeypatch.setenv("DELASSUS_CACHE", "off")
     tree, constraints, q, v, tau = case("arm")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from internals import RawJoint, RawLink, StepsAgain, build_tree, joint_kinds
+from internals import StepsAgain
+from random_trees import tree_of
 
 SAME = 1e-7
 """Difference of trajectories of one mechanism cut at two places: errors of rk4 differ."""
@@ -85,23 +86,20 @@ def mechanism(shape, seed, cut, closure="hinge"):
     masses, frames = rng.uniform(0.5, 2.0, n - 1), [turned(rng) for _ in range(n - 1)]
     m = n - 1 if cut == "ground" else n - 2  # number of the joint that closes the ring
     at = [points[k] if k < m else points[k + 1] for k in range(n - 1)]  # origins of links
-    links, joints = [RawLink("base", 0.0, np.zeros(3), np.zeros((3, 3)))], []
+    links, joints = [("base", 0.0, np.zeros(3), np.zeros((3, 3)))], []
     for k in range(n - 1):
         way, Q = points[k + 1] - points[k], frames[k]
         inertia = masses[k] / 12.0 * (way @ way * np.eye(3) - np.outer(way, way)) + 1e-3 * np.eye(3)
-        links.append(
-            RawLink(f"link{k}", masses[k], Q.T @ (0.5 * (points[k] + points[k + 1]) - at[k]), Q.T @ inertia @ Q)
-        )
+        links.append((f"link{k}", masses[k], Q.T @ (0.5 * (points[k] + points[k + 1]) - at[k]), Q.T @ inertia @ Q))
     for k in [*range(m), *range(n - 1, m, -1)]:
         before, after = (k - 1, k) if k < m else (k % (n - 1) if k < n - 1 else n - 1, k - 1)
         parent = None if before in (-1, n - 1) else before
         Q, p = (np.eye(3), np.zeros(3)) if parent is None else (frames[parent], at[parent])
-        kind = joint_kinds.PRISMATIC if slide == k else joint_kinds.REVOLUTE
         joints.append(
-            RawJoint(f"joint{k}", kind, "base" if parent is None else f"link{parent}", f"link{after}",
-                     Q.T @ (points[k] - p), Q.T @ frames[after], axis=frames[after].T @ axes[k])
+            (f"joint{k}", slide == k, "base" if parent is None else f"link{parent}", f"link{after}",
+             Q.T @ (points[k] - p), Q.T @ frames[after], frames[after].T @ axes[k])
         )  # fmt: skip
-    tree = build_tree(shape, links, joints)
+    tree = tree_of(shape, links, joints)
     first = ds.Frame(f"link{m - 1}", frames[m - 1].T @ (points[m] - at[m - 1]), frames[m - 1].T)
     second = (
         ds.Frame("world", points[m])
@@ -201,12 +199,12 @@ def test_what_is_taken_back_leaves_the_order_of_the_integrator(shape, integrator
 
 def crossing(rate):
     """Two cranks side by side, and a rod of the length of the ground between their ends: flat at zero."""
-    rods = [RawLink(name, 1.0, np.array([0.25, 0.0, 0.0]), 0.02 * np.eye(3)) for name in ("left", "right")]
+    rods = [(name, 1.0, np.array([0.25, 0.0, 0.0]), 0.02 * np.eye(3)) for name in ("left", "right")]
     joints = [
-        RawJoint(name, joint_kinds.REVOLUTE, "base", name, np.array([x, 0.0, 0.0]), axis=np.array([0.0, 0.0, 1.0]))
+        (name, False, "base", name, np.array([x, 0.0, 0.0]), np.eye(3), np.array([0.0, 0.0, 1.0]))
         for name, x in (("left", 0.0), ("right", 1.0))
     ]
-    tree = build_tree("cranks", [RawLink("base", 0.0, np.zeros(3), np.zeros((3, 3))), *rods], joints)
+    tree = tree_of("cranks", [("base", 0.0, np.zeros(3), np.zeros((3, 3))), *rods], joints)
     rod = ds.Distance(ds.Frame("left", (0.5, 0, 0)), ds.Frame("right", (0.5, 0, 0)), length=1.0)
     return tree, rod, rate * np.ones(2)
 
@@ -318,14 +316,14 @@ def test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats():
     corners = np.array([(0, 0, 0), (0, 0, 1), (1, 0, 1), (1, 0, 0)], float)
     ways = np.diff(corners, axis=0)
     inertias = [0.1 * np.eye(3) - 0.08 * np.outer(way, way) for way in ways]
-    links = [RawLink("base", 1.0, np.array([0.5, 0.0, 0.0]), 0.1 * np.eye(3))]
-    links += [RawLink(f"link{k}", 1.0, 0.5 * way, inertias[k]) for k, way in enumerate(ways)]
+    links = [("base", 1.0, np.array([0.5, 0.0, 0.0]), 0.1 * np.eye(3))]
+    links += [(f"link{k}", 1.0, 0.5 * way, inertias[k]) for k, way in enumerate(ways)]
     places = [np.zeros(3), *ways[:2]]
     joints = [
-        RawJoint(f"joint{k}", joint_kinds.REVOLUTE, links[k].name, f"link{k}", place, axis=np.array([0.0, 1.0, 0.0]))
+        (f"joint{k}", False, links[k][0], f"link{k}", place, np.eye(3), np.array([0.0, 1.0, 0.0]))
         for k, place in enumerate(places)
     ]
-    tree = build_tree("ring", links, joints, root="floating")
+    tree = tree_of("ring", links, joints, root="floating")
     pin = ds.Point(ds.Frame("link2", ways[2]), ds.Frame("base", corners[3]))
     kernel = ds.compile(tree, pin, "step", integrator="rk4")
     assert "of 3 rows of loops 2 are independent" in str(kernel.plan)

@@ -80,17 +80,19 @@ def are_dependent(tree: Tree, constraints: Constraints) -> bool:
 def lose_rank_when_closed(tree: Tree, constraints: Constraints) -> bool:
     """Whether fewer rows are independent where loops are closed than elsewhere: what holds them gapes at no other."""
     closed = rank_when_closed(tree, constraints)
-    return closed is not None and closed[0] < _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)))[0]
+    return closed is not None and closed[0] < _rank_anywhere(tree, constraints)
 
 
 @lru_cache(maxsize=256)
 @undisturbed
 def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
     """Whether rows depend on one another at almost all configurations, whether they close loops or not."""
-    if not constraints:
-        return False
-    rank, m = _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)), UNMOVED)
-    return rank < m
+    return bool(constraints) and _rank_anywhere(tree, constraints) < sum(c.size for c in constraints)
+
+
+def _rank_anywhere(tree: Tree, constraints: Constraints) -> int:
+    """Rank of rows at almost all configurations."""
+    return _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)), UNMOVED)[0]
 
 
 def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array, unmoved: float) -> tuple[int, int]:

@@ -12,17 +12,13 @@ from functools import lru_cache, reduce
 from math import isfinite, prod, sqrt
 from operator import add, mul
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, DelassusError, FileError, ModelError, shown
-from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import ROUND_OFF, Array, exact_quarter_turns
-
-if TYPE_CHECKING:
-    from delassus.model.topology import Topology
 
 UNIT_LENGTH_TOLERANCE = 1e-6
 """Quaternions and cos-sin pairs this near to unit length are normalised; others are refused."""
@@ -107,39 +103,6 @@ def common_batch(
     except (ValueError, RuntimeError):  # also where there are more axes than it takes
         wanted = f"leading axes that broadcast with those of {other_argument}, {other_batch}"
         raise ConfigurationError(argument, wanted, f"{batch}", advice) from None
-
-
-def check_states(tree: Topology, x: ArrayLike, argument: str, size_name: Literal["nq", "nv"]) -> Array:
-    """Check configurations (..., nq) or velocities (..., nv) of a tree and return them as float64.
-
-    Raises
-    ------
-    ConfigurationError
-        Wrong shape or type, NaN or infinite entries.
-    """
-    size = tree.nq if size_name == "nq" else tree.nv
-    array = real_array(x)
-    if array is None:
-        wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
-        came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
-        raise ConfigurationError(argument, wanted, came, advice)
-    if array.ndim == 0 or array.shape[-1] != size:
-        base = FREE.nq if size_name == "nq" else FREE.nv
-        is_fixed = not tree.is_floating and array.ndim > 0 and array.shape[-1] == size + base
-        raise ConfigurationError(
-            argument,
-            f"shape (..., {size}), {size_name} of {tree.name!r}",
-            f"shape {array.shape}",
-            f"Its root is fixed: load it with root='floating' for {base} numbers more."
-            if is_fixed
-            else "The last axis holds one state; batches are leading axes.",
-        )
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ConfigurationError(
-            argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
-        )
-    return array
 
 
 def normalised(array: Array, part: slice, what: str) -> Array:

@@ -6,9 +6,13 @@ Algorithms do not use this file; they run on `delassus.spatial`.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from delassus.errors import ConfigurationError, shown
+from delassus.model.check import is_masked, real_array
 from delassus.model.inertia import move_inertia
 from delassus.model.keyframe import Keyframe
 from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
@@ -20,6 +24,39 @@ from delassus.spatial.rotations import Array, exact_quarter_turns
 HEAVY = 1e10
 """Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
 their velocity by as much less."""
+
+
+def check_states(tree: Topology, x: ArrayLike, argument: str, size_name: Literal["nq", "nv"]) -> Array:
+    """Check configurations (..., nq) or velocities (..., nv) of a tree and return them as float64.
+
+    Raises
+    ------
+    ConfigurationError
+        Wrong shape or type, NaN or infinite entries.
+    """
+    size = tree.nq if size_name == "nq" else tree.nv
+    array = real_array(x)
+    if array is None:
+        wanted, advice = "an array of real numbers", "Pass a NumPy array or a list of numbers."
+        came = shown(x) if is_masked(x) or not hasattr(x, "dtype") else f"dtype {x.dtype}"
+        raise ConfigurationError(argument, wanted, came, advice)
+    if array.ndim == 0 or array.shape[-1] != size:
+        base = FREE.nq if size_name == "nq" else FREE.nv
+        is_fixed = not tree.is_floating and array.ndim > 0 and array.shape[-1] == size + base
+        raise ConfigurationError(
+            argument,
+            f"shape (..., {size}), {size_name} of {tree.name!r}",
+            f"shape {array.shape}",
+            f"Its root is fixed: load it with root='floating' for {base} numbers more."
+            if is_fixed
+            else "The last axis holds one state; batches are leading axes.",
+        )
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ConfigurationError(
+            argument, "finite numbers", f"{array[where]} at index {where}", "Remove NaN and infinite entries."
+        )
+    return array
 
 
 def joint_displacement(joint: Joint, q: Array) -> tuple[Array, Array]:

@@ -16,7 +16,6 @@ from delassus.model.check import (
     check_generator,
     check_prefix,
     check_rotation,
-    check_states,
     check_vector,
     common_batch,
     finite_array,
@@ -27,6 +26,7 @@ from delassus.model.description import Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.lock import lock
 from delassus.model.edit.reroot import reroot, reroot_configuration
+from delassus.model.kinematics import check_states
 from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns

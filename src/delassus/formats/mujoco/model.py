@@ -25,10 +25,10 @@ from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of, springs_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.mujoco.sensors import sensors_of
-from delassus.model.check import check_states
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
+from delassus.model.kinematics import check_states
 from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import BALL, FREE, PRISMATIC, REVOLUTE, JointKind
 from delassus.spatial.joints import Joint

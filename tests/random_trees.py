@@ -61,9 +61,6 @@ def some_rotation(rng):
 
 
 IN_LOOPS = (
-    *[joint_kinds.REVOLUTE] * 4, joint_kinds.PRISMATIC, joint_kinds.BALL, joint_kinds.PLANAR, joint_kinds.COS_SIN,
-    joint_kinds.SCREW,
-)  # fmt: skip
     *[joint_kinds.REVOLUTE] * 4,
     joint_kinds.PRISMATIC,
     joint_kinds.BALL,

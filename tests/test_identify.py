@@ -200,7 +200,7 @@ def test_payload_from_joint_forces(loaded):
 @pytest.fixture(scope="module")
 def unknown():
     """Inverse dynamics of a floating mechanism, all of whose inertias are unknown, and joint forces of others."""
-    tree, rng = some_mechanism(3, 4, "floating").tree, np.random.default_rng(8)
+    tree, rng = some_mechanism(7, 4, "floating").tree, np.random.default_rng(8)
     kernel = ds.compile(tree, (), "inverse_dynamics", payloads=tree.link_names, passive="none")
     q, (v, qdd) = tree.random(rng, batch=100), rng.normal(size=(2, 100, tree.nv))
     heavier = rng.uniform(0.2, 2.0, tree.n_links)[:, None] * tree.inertial_parameters

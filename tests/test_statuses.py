@@ -180,6 +180,12 @@ SOLVES: dict[str, tuple[str, Callable[..., Any]]] = {
     "dynamics_derivatives": (
         "CONFLICTING FAILED", lambda tree, tip, q, v: ds.dynamics_derivatives(tree, q, v, TAU, tip).status
     ),
+    "dynamics_hessian": (
+        "CONFLICTING FAILED", lambda tree, tip, q, v: ds.dynamics_hessian(tree, q, v, TAU, tip).status
+    ),
+    "step_hessian": (
+        "CONFLICTING FAILED", lambda tree, tip, q, v: ds.step_hessian(tree, q, v, TAU, 1e-3, tip)
+    ),
     "impulse": ("CONFLICTING", lambda tree, tip, q, v: ds.impulse(tree, q, v, tip, targets=[q - 0.3]).status),
     "inverse_dynamics": (
         "CONFLICTING FAILED",

@@ -90,7 +90,7 @@ def test_limits_of_joints_do_not_change_programs(seed, what):
 def in_units(m, length):
     """The same robot with all lengths so many times as large, loaded."""
     links = [replace(x, com=x.com * length, inertia=x.inertia * length**2) for x in m.links]
-    joints = [replace(x, position=x.position * length, armature=0.0) for x in m.joints]
+    joints = [replace(x, position=x.position * length, armature=0.0, pitch=x.pitch * length) for x in m.joints]
     return build_tree("units", links, joints, root="floating" if m.floating else "fixed")
 
 

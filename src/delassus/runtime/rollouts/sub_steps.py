@@ -318,6 +318,8 @@ class StepsAgain:
     def run(self, ill_conditioned: NDArray[np.bool_]) -> None:
         """Make all steps, of which machine code has made some that are fine; its other ones are flagged."""
         bad = ill_conditioned.reshape(self._steps, self._n)
+        if not self._steps:
+            return
         reached = np.where(bad.any(axis=0), bad.argmax(axis=0), self._steps)  # the state that is known, of each
         pace = np.zeros(self._n, dtype=int)  # steps that machine code makes next
         while (left := reached < self._steps).any():

@@ -51,7 +51,8 @@ PROTOCOL = {
 """What algorithms ask constraints, with arguments of their own."""
 
 MADE_BY_US = {
-    "BaseParameters", "ClosedLoops", "Control", "DynamicsDerivatives", "ExcitingMotion", "ForwardDynamics",
+    "BaseParameters", "ClosedLoops", "Control", "DynamicsDerivatives", "DynamicsHessian", "ExcitingMotion",
+    "ForwardDynamics",
     "Identification", "ImpulseDynamics", "InverseDynamics", "OperationCount", "OperationReport", "ReducedDynamics",
     "Kernel", "contact.Audit", "contact.ContactProblem", "contact.ContactSolution", "contact.Snapshot",
     "contact.Solution", "simulate.BlockMatrix", "simulate.Recording", "simulate.StepDerivatives",
@@ -247,9 +248,11 @@ def of_quantities():
     goals = {"targets": [[0.0]], "baumgarte": 1.0, "poses": None, "active": [True], "control": "pd", "kp": z, "kd": z,
              "v_target": z}  # fmt: skip
     motion = {**state, "v": z, "tau": z, **own, **around, **goals}
+    forced = {name: x for name, x in motion.items() if name not in ("control", "kp", "kd", "v_target")}
     base, coupled = ds.base_parameters(arm), ds.JointRows({"link1_joint": 1.0, "link2_joint": -1.0})
     return {
         "delassus": (ds.delassus, {**state, **own, "method": "efpa"}),
+        "delassus: loops": (ds.delassus, {**state, "constraints": row, "loops": coupled, "method": "cluster-efpa"}),
         "delassus: rows": (ds.delassus, {**state, "constraints": free, "rows": [np.ones((1, 6))]}),
         "delassus: placed": (ds.delassus, {**state, "constraints": placed, "placements": [z]}),
         "osim": (ds.osim, {**state, **own, "method": "efpa"}),
@@ -268,9 +271,9 @@ def of_quantities():
         "forward_dynamics: proximal": (ds.forward_dynamics, {**state, "v": z, "tau": z, "constraints": row,
             "method": "proximal", "tolerance": 1e-8, "max_iterations": 5}),
         "dynamics_derivatives": (ds.dynamics_derivatives, {**motion, "compliance": None}),
-        "dynamics_hessian": (ds.dynamics_hessian, {**motion, "compliance": None}),
+        "dynamics_hessian": (ds.dynamics_hessian, {**forced, "compliance": None}),
         "inverse_dynamics_hessian": (ds.inverse_dynamics_hessian, {**state, "v": z, "qdd": z, **loads, **around}),
-        "step_hessian": (ds.step_hessian, {**motion, "compliance": None, "dt": 1e-3}),
+        "step_hessian": (ds.step_hessian, {**forced, "compliance": None, "dt": 1e-3}),
         "step_derivatives": (ds.step_derivatives, {**motion, "compliance": None, "dt": 1e-3, "integrator": "rk4",
             "impacts": None}),
         "step_derivatives: impacts": (ds.step_derivatives, {**state, "v": z, "tau": z, "dt": 1e-3, "constraints": row,
@@ -284,7 +287,7 @@ def of_quantities():
             "limits": True, "motors": None, "contacts": ds.Point("link2"), "rows": None, "placements": None, **loads,
             **around, "active": None, "weights": None, "friction": 0.5}),
         "inverse_dynamics": (ds.inverse_dynamics, {**state, "v": z, "qdd": z, **own, **around, "motors": "actuated",
-            "weights": None, "active": [True], "friction": None}),
+            "method": "auto", "weights": None, "active": [True], "friction": None}),
         "inverse_dynamics: plain": (ds.inverse_dynamics, {**state, "v": z, "qdd": z}),
         "inverse_dynamics: cones": (ds.inverse_dynamics, {**state, "v": z, "qdd": z, "constraints": ds.Point("link3"),
             "weights": np.ones(6), "friction": 0.5, "motors": ["link1_joint"]}),
@@ -303,7 +306,8 @@ def of_quantities():
         "frame_acceleration": (ds.frame_acceleration, {**state, "v": z, "qdd": z, "frames": ["link3"],
             "reference": "world"}),
         "kinetic_energy": (ds.kinetic_energy, {**state, "v": z, **loads}),
-        "potential_energy": (ds.potential_energy, {**state, "gravity": z, "passive": "model", **loads}),
+        "potential_energy": (ds.potential_energy, {**state, "constraints": (),
+            "gravity": z, "passive": "model", **loads}),
         "momentum": (ds.momentum, {**state, "v": z, **loads}),
         "momentum_jacobian": (ds.momentum_jacobian, {**state, **loads}),
         "momentum_drift": (ds.momentum_drift, {**state, "v": z, **loads}),
@@ -361,6 +365,7 @@ def of_kernels(folder):
         "compile: reduced": (ds.compile, {"tree": one, "constraints": (), "what": "reduced_dynamics",
             "independent": ["link1_joint"], "output": ds.Point("link1")}),
         "compile: loops": (ds.compile, {"tree": one, "constraints": end, "what": "close_loops", "hold": ()}),
+        "compile: delassus": (ds.compile, {"tree": one, "constraints": end, "what": "delassus", "loops": None}),
         "compile: motors": (ds.compile, {"tree": one, "constraints": end, "what": "inverse_dynamics",
             "motors": ["link1_joint"], "weights": [1.0, 1.0]}),
         "compile: control": (ds.compile, {"tree": one, "constraints": end, "what": "control", "contacts": None,
@@ -389,7 +394,8 @@ def of_kernels(folder):
             "defects": np.zeros((3, 6)), "threads": 1, "return_status": True}),
         "rollout: policy": (ds.rollout, {"kernel": step, "q0": q, "v0": z, "controls": lambda t, q, v: np.zeros(3),
             "dt": 1e-3, "steps": 2}),
-        "ilqr": (planned, {"step": rod_step, "derivatives": changes, "q0": [0.5], "v0": [0.0], "controls": np.zeros((3,
+        "ilqr": (planned, {"second_order": False,
+            "step": rod_step, "derivatives": changes, "q0": [0.5], "v0": [0.0], "controls": np.zeros((3,
             1)), "dt": 0.02, "along": along, "last": last, "jacobians": None, "varied": [0], "bounds": ([-1.0], [1.0]),
             "per_step": ()}),
         "ilqr: jacobians": (planned, {"step": rod_step, "derivatives": changes, "q0": [0.5], "v0": [0.0],

@@ -83,6 +83,8 @@ class Loops:
         of = kernel.request
         self._tree, self._loops, self._kernel = of.tree, loops_of(of), kernel
         self._held = [of.constraints[k].frames[0] for k, c in self._loops.items() if c.frames[-1].given]
+        self._is_placed = np.repeat([bool(c.frames[-1].given) for c in self._loops.values()],
+                                    [c.size for c in self._loops.values()]).astype(bool)  # fmt: skip
         self.dt = [a.name for a in kernel.arguments].index("dt")
         self._errors, self._over = errors_of_loops(kernel)
         round_off = ROUND_OFF * float(np.finfo(kernel.dtype).eps)
@@ -151,8 +153,14 @@ class Loops:
         return np.asarray((closing.correction != 0.0) & bad)
 
     def open(self, q: Array) -> NDArray[np.bool_]:
-        """States (T, ...) whose loops are open, of trajectories that started with closed ones."""
-        gaps, _ = self._measured((q, np.zeros((*q.shape[:-1], self._tree.nv))), self._places, np.zeros(()))
+        """States (T, ...) whose loops are open, of trajectories that started with closed ones.
+
+        Frames that are held to where they start are no loops where velocities take them from there.
+        """
+        errors, _ = self._errors(q.astype(float), np.zeros((*q.shape[:-1], self._tree.nv)), *self._places)
+        sizes = np.abs(self._over * errors)
+        all_gaps, own = sizes.max(axis=-1, initial=0.0), sizes[..., ~self._is_placed].max(axis=-1, initial=0.0)
+        gaps = own if self._kept is None else np.where(self._kept, all_gaps, own)
         return np.asarray(self._starts_closed & ~(gaps <= OPEN))
 
     def resolve(self, given: list[Any], found: list[Any], numbers: NDArray[np.intp], solve: Solve) -> None:

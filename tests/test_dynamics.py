@@ -28,16 +28,22 @@ from internals import (
     matrix_to_quaternion,
 )
 from random_trees import some_constraints, some_mechanism
-from tools import AGREEMENT, by_method, error, error_estimates, make_motion, random_frame, random_rotation
+from tools import (
+    AGREEMENT,
+    ELIMINATION,
+    by_method,
+    error,
+    error_estimates,
+    make_motion,
+    random_frame,
+    random_rotation,
+)
 
 STEP = 1e-5
 """Time step of central differences, in s."""
 
 DIFFERENCE = 1e-6
 """Central differences: 1e-16 / step, and the third derivative times the step squared; motions are of order ten."""
-
-ELIMINATION = 1e-8
-"""One system by two orders of elimination: round-off, and the condition of G."""
 
 LEAST_SQUARES = 1e-9
 """Proximal iterations against the pseudo-inverse, of well-conditioned sets."""
@@ -474,6 +480,10 @@ def test_redundant_rows(method):
         (legs, door, 5), (legs, [ds.Weld("world"), ds.Point("branch2_4")], 3), (arm, [ds.Weld("link4")], 4),
     ):  # fmt: skip
         q, v, tau = state(robot, rng, (2,))
+        if method == "cluster-aba" and constraints is door:  # the second hinge is open wherever the first is closed
+            with pytest.raises(ds.errors.ConstraintError, match="got none that do for 'star2x4'"):
+                ds.forward_dynamics(robot, q, v, tau, constraints, method=method)
+            continue
         J, still = ds.jacobian(robot, constraints, q), ds.DynamicsStatus.REDUNDANT
         for kind in (still, ds.DynamicsStatus.CONFLICTING):
             targets = [rng.normal(size=c.size) * (kind is not still) for c in constraints]

@@ -42,6 +42,9 @@ ROUND_OFF = 1e-13
 AGREEMENT = 1e-10
 """Two algorithms on one problem whose mass matrix has a condition of up to 1e6, relative to the largest entry."""
 
+ELIMINATION = 1e-8
+"""One system by two orders of elimination: round-off, and the condition of G or of what is eliminated early."""
+
 UNPLANNED = [method for method in ds.OSIM_METHODS if method != "auto"]
 """Methods of the Delassus matrix without `auto`, whose planning takes a hundred times as long as the matrix."""
 

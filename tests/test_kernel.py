@@ -102,7 +102,7 @@ def test_the_direct_entry_is_used_and_declines_the_rest(small) -> None:  # type:
     frozen = np.empty((64, 6, 6))
     frozen.setflags(write=False)
     assert kernel.entry(q, out=frozen) is NotImplemented
-    most = min(fastcall.MOST_ALONE, fastcall.limit(kernel.operations.total))
+    most = fastcall.limit(kernel.operations.total, fastcall.MOST_ALONE, fastcall.HELD)
     more = np.resize(q, (most + 1, 4))  # than it takes
     assert kernel.entry(more) is NotImplemented is kernel.entry(more, out=np.empty((most + 1, 6, 6)))
     assert np.array_equal(kernel.entry(more[:most]), kernel(more, threads=1)[:most])

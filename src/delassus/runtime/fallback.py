@@ -42,7 +42,8 @@ STRICTER = 0.1
 class UnsolvedStates(NamedTuple):
     """States (*batch) that the machine code has not solved, ``again``; the ``call`` that has, if one has.
 
-    ``status`` is that of the numbers that are returned, ``error`` the estimate of each state.
+    ``status`` is that of the numbers that are returned, empty where nobody asks and all are solved, ``error`` the
+    estimate of each state.
     """
 
     again: NDArray[np.bool_]
@@ -53,7 +54,7 @@ class UnsolvedStates(NamedTuple):
     @property
     def counts(self) -> Counter[Any]:
         """Numbers of states that the machine code has not solved, by status."""
-        return Counter[Any](self.status[self.again])
+        return Counter[Any](self.status[self.again] if self.again.any() else ())
 
 
 def solve_states(
@@ -67,14 +68,14 @@ def solve_states(
 ) -> UnsolvedStates:
     """Run the machine code, whose results are in the type of the kernel; solve what it has not solved in other ways."""
     rcond, asked, call = kernel.compute(arrays, results, batch, threads), kernel.request, None
-    status, error = np.full(batch, DynamicsStatus.SOLVED, dtype=object), np.zeros(batch)
-    if with_error and rcond:
-        error = _error(kernel, rcond, arrays, batch, threads)
+    error = _error(kernel, rcond, arrays, batch, threads) if with_error and rcond else np.zeros(batch)
     flagged = kernel.ill_conditioned(rcond, batch)
     if flagged.any():
         flagged = _judged(kernel, arrays, results, flagged, error)
     chosen = flagged | (with_status and not asked.knows_rank)
-    if chosen.any():
+    is_any = bool(chosen.any())
+    status = np.full(batch if is_any or with_status else 0, DynamicsStatus.SOLVED, dtype=object)
+    if is_any:
         where = np.nonzero(chosen) if batch else chosen
         left, some = np.atleast_1d(flagged[where]), [x[where].astype(float) for x in arrays]
         values, n = dict(zip((a.name for a in kernel.arguments), some, strict=True)), len(left)

@@ -62,8 +62,9 @@ FEWEST, MOST = 64, 4096
 """States up to which a call comes here: `FEWEST`, and up to `MOST` if they need fewer operations than pay for threads.
 The general path, which releases the interpreter lock and may use more threads, takes 20 µs more."""
 
-MOST_ALONE = 1024
-"""States up to which a call without a helper comes here: other threads wait for the lock."""
+MOST_ALONE, HELD = 1024, 20_000_000
+"""States, and operations of them all, up to which a call without a helper comes here: other threads wait for the lock,
+a millisecond at most."""
 
 LEAST_PART = 128
 """States that are run before the entry looks whether some of them are ill-conditioned."""
@@ -76,9 +77,9 @@ DECLINED = 1
 """In place of an object: the call is left to the general path."""
 
 
-def limit(operations: int) -> int:
-    """States above which the general path takes over, by the operations of one."""
-    return min(MOST, max(FEWEST, ENOUGH_FOR_THREADS // max(1, operations)))
+def limit(operations: int, most: int = MOST, enough: int = ENOUGH_FOR_THREADS) -> int:
+    """States above which the general path takes over, by the operations of one: at most ``most``, or of ``enough``."""
+    return min(most, max(FEWEST, enough // max(1, operations)))
 
 
 @compiled
@@ -379,13 +380,14 @@ def direct_entry(kernel: Any, general: Callable[..., object], is_helped: bool = 
     needed = python.PyObject_Vectorcall, python.PyType_GenericAlloc, python.Py_DecRef
     vectorcall, new_tuple, drop = (ctypes.cast(function, ctypes.c_void_p).value for function in needed)
     named = named_tuple(*(r.name for r in kernel.results))
-    helper, most = helper_address() if is_helped and allowed() > 1 else 0, limit(operations)
+    helper = helper_address() if is_helped and allowed() > 1 else 0
+    most = limit(operations) if helper else limit(operations, MOST_ALONE, HELD)
     record = struct.pack(
         f"23qdqq{sum(2 + len(shape) for shape in shapes)}q",
         *(id(general), id(out), id(tuple), vectorcall, id(np.ndarray), id(dtype), id(float), id(np.float64)),
         *(id(np.dtype(np.uint8)), _numpy_functions()[NEW_FROM_DESCR], new_tuple, drop),  # like ``dtype`` there for good
         *(ctypes.addressof(kernel.code.spans), ctypes.addressof(_SCRATCH), helper),
-        *(-(-HELPED // operations) if helper else MOST + 1, most if helper else min(MOST_ALONE, most)),
+        *(-(-HELPED // operations) if helper else MOST + 1, most),
         *(LEAST_PART if kernel.has_rcond else MOST, kernel.lanes, len(kernel.arguments), len(kernel.results)),
         *(kernel.has_rcond, dtype.itemsize, dtype.type(kernel.least_rcond), id(named)),
         ctypes.addressof(kernel.code.judging),

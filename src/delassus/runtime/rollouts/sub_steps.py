@@ -405,7 +405,7 @@ class StepsAgain:
                 part = [np.ascontiguousarray(x[fine], kernel.dtype) for x in given]
                 solved = solve_states(kernel, part, results, (n,), 1, rank_asked)
                 self._met.update(solved.counts)
-                if self._with_status:
+                if self._with_status and solved.status.size:
                     how[numbers[fine]] = worst([how[numbers[fine]], solved.status])
                 for x, new in zip(found, results, strict=True):
                     x[fine] = new

@@ -120,7 +120,7 @@ quantities/pipeline.py
   test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias
     if dtype and asked.solves and not asked.error_dtype and are_no_guide( → if False and are_no_guide(
 compiler/program/sent_rows.py
-  test_second_derivatives.py::test_rows_are_sent_as_they_are_made[1]
+  test_second_derivatives.py::test_rows_are_sent_as_they_are_made[floating]
     np.arange(len(targets)) * len(stage.calls) // len(targets) → np.arange(len(targets)) % len(stage.calls)
 compiler/program/stages.py
   test_loops.py::test_the_interpreter_does_what_the_algorithm_does_at_once

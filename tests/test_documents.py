@@ -187,6 +187,7 @@ ELSEWHERE = (
     "delassus demo",  # test_cli.py
     "delassus bench gpu --check",  # on a fake device in test_bench_gpu.py
     "delassus reproduce --quick",  # all claims, both ways, in test_claims.py, the option with one claim
+    "delassus reproduce IFToMM",
     "delassus reproduce osim",
     "delassus reproduce osim --as-published",
     "delassus reproduce --plot figures",  # figures in test_claims.py

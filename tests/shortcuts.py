@@ -16,11 +16,17 @@ accuracy/closed_loops.py
 accuracy/pivots.py
   test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows
     (rows.start <= graph.a) → (rows.start < graph.a)
+  test_clusters.py::test_random_loops[1]
+    np.isin(kind, on) | (not on) → kind >= 0
 accuracy/refinement.py
   test_compiled_dynamics.py::test_where_a_loop_stands_its_rows_lose_digits
     if len(ends) > 1: → if False:
     if len(ends) > 1: → if True:
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
+algorithms/clusters/aba.py
+  test_clusters.py::test_random_loops[1]
+    gaps += column(ops, own.position(At(problem, k, motion))) → gaps += [0.0]
+    rates += column(ops, other.velocity(At(loops.problem, k, loops))) → rates += [0.0]
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]
     laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()

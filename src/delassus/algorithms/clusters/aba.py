@@ -14,32 +14,54 @@ Jain 2012. Deviations: forces of constraints, which minimal coordinates leave ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
 from delassus.algorithms.clusters.articulated import ArticulatedClusters, TiedCluster
+from delassus.algorithms.clusters.transmission import units
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import At
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, scaled
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+AT_REST = 1e-30
+"""Velocity (m/s) that stands for none where others are compared with it."""
 
 
 def cluster_aba(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations of all joints, and constraint forces, of least norm where rows depend on one another.
 
-    Rows are those of loops that are closed: what these gape by, over the robot's length, is `DynamicsSolution.idle`.
+    Rows are those of loops that are closed, and stay so. By how much loops gape, over the robot's length, or part, over
+    its velocity, is `DynamicsSolution.idle`.
     """
-    ops, problem, loops = motion.ops, motion.problem, motion.of_loops()
-    found, gap = _by_loops(loops), list[Scalar]()
+    loops = motion.of_loops()
+    found, idle = _by_loops(loops), _open(motion, loops)
+    return found if idle is None else replace(found, idle=idle, idle_qdd=idle)
+
+
+def _open(motion: DynamicsProblem, loops: DynamicsProblem) -> Scalar | None:
+    """Largest error of what ``loops`` have other rows for, of positions and velocities; None: all rows are the same."""
+    ops, problem, gaps, rates = motion.ops, motion.problem, list[Scalar](), list[Scalar]()
     for k, (own, other) in enumerate(zip(problem.constraints, loops.problem.constraints, strict=True)):
-        gap += column(ops, own.position(At(problem, k, motion))) if own is not other else []
-    if not gap:
-        return found
-    idle = reduce(ops.maximum, [ops.maximum(x, -x) for x in gap]) * (1.0 / problem.length)
-    return replace(found, idle=idle, idle_qdd=idle)
+        if own is not other:
+            gaps += column(ops, own.position(At(problem, k, motion)))
+            rates += column(ops, other.velocity(At(loops.problem, k, loops)))
+    if not gaps:
+        return None
+    out = _largest(ops, gaps) * (1.0 / problem.length)
+    if motion.velocity is None:
+        return out
+    v = [x for joint in motion.v for x in column(ops, joint)]
+    speed = _largest(ops, [x * (problem.length / unit) for x, unit in zip(v, units(problem), strict=True)])
+    return ops.maximum(out, _largest(ops, rates) * (1.0 / (speed + AT_REST)))
+
+
+def _largest(ops: Ops, numbers: Sequence[Scalar]) -> Scalar:
+    return reduce(ops.maximum, [ops.maximum(x, -x) for x in numbers])
 
 
 def _by_loops(motion: DynamicsProblem) -> DynamicsSolution:

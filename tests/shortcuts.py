@@ -13,14 +13,23 @@ accuracy/closed_loops.py
     ·or are_always_dependent(tree, constraints) →
   test_ground_loops.py::test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats
     _rank_at(tree, holding, q, ROUND_OFF) → _rank_at(tree, holding, q, UNMOVED)
+  test_clusters.py::test_motors_of_loops_take_the_method_of_fewest_operations
+    all(c.top(tree) == c.as_loop.top(tree) for c in constraints) and not → not
+    ·and not lose_rank_when_closed(tree, constraints) →
 accuracy/pivots.py
   test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows
     (rows.start <= graph.a) → (rows.start < graph.a)
+  test_clusters.py::test_random_loops[1]
+    np.isin(kind, on) | (not on) → kind >= 0
 accuracy/refinement.py
   test_compiled_dynamics.py::test_where_a_loop_stands_its_rows_lose_digits
     if len(ends) > 1: → if False:
     if len(ends) > 1: → if True:
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
+algorithms/clusters/aba.py
+  test_clusters.py::test_random_loops[1]
+    gaps += column(ops, own.position(At(problem, k, motion))) → gaps += [0.0]
+    rates += column(ops, other.velocity(At(loops.problem, k, loops))) → rates += [0.0]
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]
     laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()
@@ -36,6 +45,9 @@ algorithms/clusters/grouping.py
     links, numbers = links | other[0], numbers + other[1] → links, numbers = links | other[0], numbers
     [tree.parents[i] for i in joints] or [constraint.top(tree)] → [*joints] or [constraint.top(tree)]
 algorithms/clusters/transmission.py
+  test_clusters.py::test_rows_that_lose_rank_where_loops_are_closed
+    return [x for row in self._ops.entries(left) for x in row] → return []
+    return column(self._ops, self._left(self._over @ self._ops.take(rows, self.rows, None))) → return []
   test_clusters.py::test_random_loops[1]
     sizes if by_size or len(sizes) == len(self.bound) else [1.0] * len(sizes) → sizes
 algorithms/contact/problem.py
@@ -690,7 +702,13 @@ def _text(encoded: str) -> str:
 
 
 SHORTCUTS: dict[str, dict[str, list[tuple[str, str]]]] = {}
-"""Pairs of texts by file and test."""
+"""Pairs of texts by file and test.quantities/planner/methods.py
+  test_clusters.py::test_loops_in_a_plane_are_solved_by_clusters
+    is_hard and not is_step and is_quicker → is_hard and is_quicker
+runtime/fallback.py
+  test_clusters.py::test_motors_of_loops_take_the_method_of_fewest_operations
+    asked = replace(asked, method="orthogonal") → pass
+"""
 
 for _line in TABLE.replace("\n      →", " →").replace("\n      ↵", "↵").strip().splitlines():
     _indent, _line = len(_line) - len(_line.lstrip()), _line.strip()

@@ -520,14 +520,17 @@ def test_pinocchio_models(seed):
     """``pinocchio.Model`` → `Tree` → ``pinocchio.Model`` → `Tree`: joints in any order, of all types."""
     rng = np.random.default_rng(seed)
     kinds = [str(kind) for kind in rng.permutation([*SIMPLE])]
-    model = random_model(rng, kinds, depth_first=False)
+    model = random_model(rng, kinds, depth_first=seed % 2 == 0)
     model.gravity.linear = rng.normal(size=3)
     model.lowerPositionLimit[:], model.upperPositionLimit[:] = -rng.uniform(1, 2, (2, model.nq)) * [[1], [-1]]
     for values in (model.friction, model.effortLimit, model.velocityLimit):
         values[:] = rng.uniform(1, 2, model.nv)
     model.referenceConfigurations["home"] = ds.load(model).random(rng)
     tree = ds.load(model)
-    back = quietly(lambda: tree_to_pinocchio(tree))
+    if seed % 2:
+        with pytest.raises(ModelError, match="joints that are not numbered depth first"):
+            tree_to_pinocchio(tree, unsupported="refuse")
+    back = quietly(lambda: tree_to_pinocchio(tree, unsupported="ignore" if seed % 2 else "warn"))
     assert [*back.names] == [*model.names] and [*back.parents] == [*model.parents]
     assert [*back.idx_qs] == [*model.idx_qs] and back.name == model.name
     for a, b in zip(model.jointPlacements, back.jointPlacements, strict=True):
@@ -535,8 +538,12 @@ def test_pinocchio_models(seed):
     names = ("armature", "damping", "friction", "effortLimit", "velocityLimit")
     assert all(np.array_equal(getattr(model, name), getattr(back, name)) for name in names)
     v, a = rng.normal(size=(2, model.nv))
-    expected, found = (pin.rnea(m, m.createData(), tree.random(1), v, a) for m in (model, back))
+    q = tree.random(1)
+    expected, found = (pin.rnea(m, m.createData(), q, v, a) for m in (model, back))
     assert error(found, expected) < 10 * ROUND_OFF
+    assert error(found, ds.inverse_dynamics(tree, q, v, a, passive="none")) < 100 * ROUND_OFF
+    M = [np.triu(x) for x in (pin.crba(back, back.createData(), q), ds.mass_matrix(tree, q))]
+    assert (error(*M) < 100 * ROUND_OFF) == (not seed % 2)
     again = ds.load(back)
     assert_same(tree, again)
     assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF

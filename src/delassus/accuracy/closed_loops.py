@@ -83,6 +83,11 @@ def lose_rank_when_closed(tree: Tree, constraints: Constraints) -> bool:
     return closed is not None and closed[0] < _rank_anywhere(tree, constraints)
 
 
+def are_rows_of_loops(tree: Tree, constraints: Constraints) -> bool:
+    """Whether rows are those of closed loops (`Constraint.as_loop`), of the same rank, also where loops gape."""
+    return all(c.top(tree) == c.as_loop.top(tree) for c in constraints) and not lose_rank_when_closed(tree, constraints)
+
+
 @lru_cache(maxsize=256)
 @undisturbed
 def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:

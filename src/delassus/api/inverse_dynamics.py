@@ -159,7 +159,7 @@ def inverse_dynamics(
     method : {"auto", "orthogonal", "cluster-rnea"}
         With constraints: ``"orthogonal"``, which "auto" takes, finds which equations are independent state by state;
         ``"cluster-rnea"`` is for motors whose joints determine all others, takes far fewer operations, and neither
-        weights nor friction.
+        weights nor friction. "auto" of kernels takes it where it needs fewer operations and results are the same.
     weights : (..., nv + m) array_like, optional
         Of the squares of joint forces (those of joints without motors do not matter), then of the forces along the rows
         of all constraints; positive.
@@ -211,7 +211,8 @@ def inverse_dynamics(
         refused = {} if method == AUTO else {"method": method}
         return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
-    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
+    taken = "orthogonal" if method == AUTO else method
+    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, taken, motors=motors, **given)
 
     def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:
         rank, f = found["rank"].astype(int), found["forces"]

@@ -71,6 +71,8 @@ IDLE = 0.1
 IDLE_QDD = 0.01
 """The same of accelerations that these cause where loops are open by a little: errors are a hundred times that."""
 
+IDLE_AT_STAGES = 1e3
+"""The same of gaps of loops at stages of steps, which follow loops all the same."""
 
 WORST_COLUMN = 3.0
 """By how much single columns of derivatives err more than their sums with signs at random, in which errors average."""
@@ -298,9 +300,10 @@ class BoundRequest:
         idle = found.idle if self.request.returns_forces else found.idle_qdd
         if idle is not None:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
-            part = IDLE if self.request.returns_forces else IDLE_QDD
+            is_stage = self.request.options.integrator == "rk4" and self.request.method in BY_CLUSTERS
+            part = IDLE_AT_STAGES if is_stage else IDLE if self.request.returns_forces else IDLE_QDD
             self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
-            if self.request.error_dtype:
+            if self.request.error_dtype and not is_stage:
                 self.errors.append(idle)
         return self.with_error(motion, found, method)
 

@@ -105,13 +105,15 @@ def usual_states(asked: Request) -> list[Array]:
     """Random values (k, numbers of all arguments) by kind, `STATES` in all: any state, and such that close all loops.
 
     Configurations, unit rows, what comes with calls. Where loops can be closed, half of the states are of the second
-    kind, which comes first: velocities keep loops closed.
+    kind, which comes first: velocities and accelerations asked for keep loops closed.
     """
     random = np.random.default_rng(0)
     parts = [_usual(asked, argument, random) for argument in asked.arguments]
     names, n_closed = [argument.name for argument in asked.arguments], 0
     if (closed := closed_states(asked.tree, asked.constraints)) is not None:
         (q, free), n_closed = closed, STATES // 2
+        for argument, part in zip(asked.arguments, parts, strict=True):
+            part[: n_closed if argument.keyword == "targets" else 0] = 0.0
         for k in range(n_closed):
             parts[names.index("q")][k] = q[k % len(q)]
             if "v" in names:

@@ -335,13 +335,20 @@ class Request(ByContent):
             raise ConstraintError("motors", wanted, shown(self.options.motors), "Use 'orthogonal'.") from error
 
     @property
+    def method_of_motors(self) -> str:
+        """Method of forces of motors: that of fewest operations by default; derivatives are those of any motors."""
+        if self.method != AUTO:
+            return self.method
+        return "orthogonal" if self.derivative else choose(self.tree, self.constraints, self.options).method
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
         if self.method == AUTO and self.options.motors is None and self.options.loops is None:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.tree, self.constraints, self.options)
+        return choose(self.tree, self.constraints, self.options, self.quantity.states > 0)
 
     def describe(self) -> dict[str, str]:
         """Unambiguous text of all of it, for keys of caches."""

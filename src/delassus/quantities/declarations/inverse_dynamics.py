@@ -27,7 +27,7 @@ def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
 
 def _constrained(bound: BoundRequest) -> list[Matrix]:
     motion, qdd, weights = _motion(bound)
-    if bound.request.method == CLUSTER_RNEA:
+    if bound.request.method_of_motors == CLUSTER_RNEA:
         ops, motors = bound.ops, bound.request.motors
         b, tau, f = cluster_rnea(motion, qdd, bound.request.driven)
         passive, nv = [k for k in range(bound.tree.nv) if k not in motors], bound.tree.nv

@@ -299,6 +299,8 @@ class BoundRequest:
         if idle is not None:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
             part = IDLE if self.request.returns_forces else IDLE_QDD
+            if self.request.returns_forces and found.kept is not None:
+                self.ops.pivot(found.kept)
             self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
             if self.request.error_dtype:
                 self.errors.append(idle)

@@ -72,6 +72,9 @@ PATIENCE = 8
 """Steps of dependent rows after which code is compiled that takes these."""
 
 
+SURER = ("surer",)
+"""Where kernels keep what makes flagged steps again."""
+
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 """From arguments of a time step, of some states by their numbers, to the states after it."""
 
@@ -253,6 +256,19 @@ def rolling_kernel(kernel: Any, met: Mapping[Any, int]) -> Any:
     return kernel if takes_any or n < PATIENCE else of_any_rows(kernel)
 
 
+def surer_kernel(kernel: Any, is_met: bool = True) -> Kernel | None:
+    """What makes flagged steps of a proximal kernel again in compiled code, once it has met some (``is_met``).
+
+    Many pivots that are small at once, near singular positions, say less of it than what it misses.
+    """
+    if not isinstance(kernel, Kernel) or kernel.method not in ITERATIVE or kernel.error_dtype:
+        return None
+    if is_met:
+        kernel.kept[SURER] = of_any_rows(kernel)
+    found: Kernel | None = kernel.kept.get(SURER)
+    return found
+
+
 @kept_by_kernel
 def of_any_rows(kernel: Kernel) -> Kernel:
     """The time step by `proximal`, which takes dependent rows, wherever they are; what it misses says its error."""
@@ -299,10 +315,10 @@ def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray
 class StepsAgain:
     """Steps of the trajectories of a rollout that are made again, and those after them.
 
-    A step that machine code has not solved, or that opens loops, is made again. From the state after it machine code
-    goes on: by one step, by two, by four and so on, as long as all of these are fine. Where many have dependent rows
-    it is that of `of_any_rows`. Arrays here have one axis of all n trajectories, and that of time before it where they
-    have one.
+    A step that machine code has not solved, or that opens loops, is made again; of proximal ones by `surer_kernel`
+    first. From the state after it machine code goes on: by one step, by two, by four and so on, as long as all of these
+    are fine. Where many have dependent rows it is that of `of_any_rows`. Arrays here have one axis of all n
+    trajectories, and that of time before it where they have one.
     """
 
     def __init__(
@@ -329,7 +345,8 @@ class StepsAgain:
         if not self._steps:
             return
         reached = np.where(bad.any(axis=0), bad.argmax(axis=0), self._steps)  # the state that is known, of each
-        pace = np.zeros(self._n, dtype=int)  # steps that machine code makes next
+        tries = bool(bad.any()) and surer_kernel(self._kernel) is not None
+        pace = np.full(self._n, int(tries))  # steps that machine code makes next
         while (left := reached < self._steps).any():
             if len(at := np.flatnonzero(left & (pace == 0))):
                 reached[at], pace[at] = self._again(reached[at], at), 1
@@ -360,7 +377,8 @@ class StepsAgain:
         found = [*(x[1:] for x in states), *(np.empty((*t.shape, *x.shape[2:]), x.dtype) for x in self._beside)]
         law = None if feedback is None else feedback.at(t, numbers)
         closing = None if self._loops is None or not self._loops.closes else self._loops.closing_of(numbers, steps)
-        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law, closing=closing)
+        surer = surer_kernel(kernel)
+        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law, closing=closing, surer=surer)
         if self._loops is not None and closing is not None:
             bad |= self._loops.opened(closing)
         bad |= reached + np.arange(steps)[:, None] >= self._steps

@@ -367,7 +367,7 @@ def _by_arrays(
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
     closing = None if loops is None else loops.closing(trajectories[0][0], trajectories[1][0], given[loops.dt], steps)
-    rolling = rolling_kernel(kernel, met)
+    rolling = rolling_kernel(kernel, met, loops)
     surer = surer_kernel(rolling, is_met=False)
     ill_conditioned = roll(rolling, given, results, batch, steps, threads, (), feedback, closing=closing, surer=surer)
     if loops is not None and closing is not None:

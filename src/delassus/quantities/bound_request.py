@@ -302,6 +302,8 @@ class BoundRequest:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
             is_stage = self.request.options.integrator == "rk4" and self.request.method in BY_CLUSTERS
             part = IDLE_AT_STAGES if is_stage else IDLE if self.request.returns_forces else IDLE_QDD
+            if self.request.returns_forces and found.kept is not None:
+                self.ops.pivot(found.kept)
             self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
             if self.request.error_dtype and not is_stage:
                 self.errors.append(idle)

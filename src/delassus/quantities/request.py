@@ -48,7 +48,8 @@ class Request(ByContent):
     arguments, of those of the results; "jacobian", of each result with each argument; "tangent_jacobian", the same in
     tangents of configurations. Names of arguments follow where the others are held, as in "jacobian q tau".
     ``error_dtype`` is the type of the numbers in which the error of each solution of dynamics is estimated by what it
-    misses; without one, by pivots.
+    misses; without one, by pivots. ``gapes`` says that rows depend on one another where loops are closed alone, which
+    what holds one frame to the world does not tell.
     """
 
     tree: Tree
@@ -60,6 +61,7 @@ class Request(ByContent):
     is_chosen: bool
     derivative: tuple[str, ...] = ()
     error_dtype: str = ""
+    gapes: bool = False
 
     @property
     def inputs(self) -> list[str]:
@@ -178,7 +180,7 @@ class Request(ByContent):
         """Whether formulas differentiate what hard rows hold that are dependent at almost all states."""
         if self.formulas is None and (self.quantity.is_solution or not self.quantity.has_status):
             return False
-        return are_dependent(self.tree, self._hard)
+        return are_dependent(self.tree, self.hard)
 
     @property
     def knows_rank(self) -> bool:
@@ -188,15 +190,16 @@ class Request(ByContent):
     @property
     def is_singular(self) -> bool:
         """Whether hard rows are dependent at almost all states, none of which can be off."""
-        return not self.options.active and are_always_dependent(self.tree, self._hard)
+        return not self.options.active and are_always_dependent(self.tree, self.hard)
 
     @property
     def loses_rank(self) -> bool:
         """Whether hard rows depend on one another where loops are closed alone, and not where they gape by little."""
-        return lose_rank_when_closed(self.tree, self._hard)
+        return self.gapes or lose_rank_when_closed(self.tree, self.hard)
 
     @property
-    def _hard(self) -> tuple[Constraint, ...]:
+    def hard(self) -> tuple[Constraint, ...]:
+        """Constraints that do not yield."""
         soft = self.options.soft
         return tuple(c for k, c in enumerate(self.constraints) if not (soft and soft[k]))
 
@@ -362,6 +365,7 @@ class Request(ByContent):
             "options": self.options.describe(),
             "derivative": repr(self.derivative),
             "error_dtype": self.error_dtype,
+            **({"gapes": "yes"} if self.gapes else {}),
         }
 
 

@@ -51,6 +51,8 @@ LEAST_GAIN = 1e3
 IDLE_ITERATIONS = 2
 """Iterations that tell forces that move nothing from others."""
 
+NO_MOTION = 1e-8
+"""Accelerations below this part of those that forces would give the robot as one body are round-off, as at rest."""
 
 ITERATIONS = 3
 """``k``."""
@@ -69,7 +71,7 @@ class ProximalPoint:
         if weight is not None:
             early = last = weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        self._least = [LEAST_GAIN * last * g for g in mobility]
+        self._heaviest, self._least = last, [LEAST_GAIN * last * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
             part = last if c in late else early if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
@@ -120,10 +122,10 @@ class ProximalPoint:
         for _ in range(IDLE_ITERATIONS):
             idle = self.step(self.left(idle))
         f = solution.forces - idle
-        kept, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
-        none = 1.0 - self._ops.less(0.0, kept + taken)
-        self._ops.pivot((kept + none) * (1.0 / (kept + taken + none)))  # f has the round-off of what is taken off
-        return DynamicsSolution(solution.qdd, f)
+        left, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
+        none = 1.0 - self._ops.less(0.0, left + taken)
+        kept = (left + none) * (1.0 / (left + taken + none))
+        return DynamicsSolution(solution.qdd, f, kept=kept)
 
     def with_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
         """The solution, and how far its forces are from those of least norm, and accelerations by these.
@@ -138,7 +140,8 @@ class ProximalPoint:
         last = DynamicsSolution(solution.qdd, solution.forces)
         for _ in range(IDLE_ITERATIONS):
             last = self.at_rest(self.left(last.forces))
-        idle_qdd = _part(self._ops, last.qdd, solution.qdd)
+        by_forces = _largest(self._ops, self.left(solution.forces)) * (NO_MOTION / self._heaviest)
+        idle_qdd = _part(self._ops, last.qdd, solution.qdd, by_forces)
         return replace(solution, idle=_part(self._ops, idle, solution.forces), idle_qdd=idle_qdd)
 
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
@@ -146,10 +149,14 @@ class ProximalPoint:
         return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
 
 
-def _part(ops: Ops, some: Matrix, whole: Matrix) -> Scalar:
-    """Largest entry of a vector by that of another one."""
-    most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (some, whole))
+def _part(ops: Ops, some: Matrix, whole: Matrix, least: Scalar = 0.0) -> Scalar:
+    """Largest entry of a vector by that of another one, or by ``least`` where that is more."""
+    most, size = _largest(ops, some), ops.maximum(_largest(ops, whole), least)
     return most * (1.0 / (size + (1.0 - ops.less(0.0, size))))
+
+
+def _largest(ops: Ops, x: Matrix) -> Scalar:
+    return reduce(ops.maximum, column(ops, ops.absolute(x)))
 
 
 def mobilities(problem: Problem) -> list[Scalar]:

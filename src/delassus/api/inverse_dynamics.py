@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.api.direct import bind
 from delassus.api.kinematics import jacobian
-from delassus.constraints import Bushing, SpringDamper, check_constraints, row_slices
+from delassus.constraints import Bushing, Constraint, SpringDamper, check_constraints, row_slices
+from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.inverse_dynamics import (
@@ -259,6 +260,16 @@ def _exceeds(residual: Array, made_of: Array, rounding: float) -> NDArray[np.boo
     return np.asarray(np.any(residual > rounding * (made_of + least), axis=-1))
 
 
+def _springs(tree: Tree, constraints: OnlySprings) -> tuple[Constraint, ...]:
+    """Springs, checked."""
+    given = check_constraints(tree, constraints)
+    for c in given:
+        if c.holds:
+            wanted = "springs alone, without motors"
+            raise ConstraintError("constraints", wanted, repr(c), "Compile 'inverse_dynamics' with motors=.")
+    return given
+
+
 class InverseDynamicsDerivatives(NamedTuple):
     """What `inverse_dynamics_derivatives` returns."""
 
@@ -268,11 +279,13 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 def inverse_dynamics_derivatives(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
-) -> InverseDynamicsDerivatives:
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: OnlySprings = (), *,
+    payloads: Payloads = None, **given: Unpack[Surroundings],
+) -> InverseDynamicsDerivatives:  # fmt: skip
     """Derivatives of the joint forces of `inverse_dynamics` with positions, velocities and accelerations.
 
-    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d). Positions change along the
+    Takes what `inverse_dynamics` takes without ``motors``, springs alone as ``constraints``, and raises what that
+    raises, `ConstraintError` for constraints that hold, too. Analytic, at O(n d). Positions change along the
     tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball joints ``δ`` is in the
     frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in their frames. With
     ``v = qdd = 0`` the first are those of generalised gravity, and with wrenches of static torques. Derivatives of all
@@ -299,7 +312,8 @@ def inverse_dynamics_derivatives(
     True
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    found = bind(tree, (), INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
+    springs = _springs(tree, constraints)
+    found = bind(tree, springs, INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
 
 
@@ -313,11 +327,12 @@ class InverseDynamicsHessian(NamedTuple):
 
 
 def inverse_dynamics_hessian(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
-) -> InverseDynamicsHessian:
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: OnlySprings = (), *,
+    payloads: Payloads = None, **given: Unpack[Surroundings],
+) -> InverseDynamicsHessian:  # fmt: skip
     """Second derivatives of the joint forces of `inverse_dynamics`.
 
-    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d²). Positions change as
+    Takes what `inverse_dynamics_derivatives` takes, and raises the same. Analytic, at O(n d²). Positions change as
     ``tree.integrate(q, δ)``, and derivatives are those by ``δ`` at zero, as of `dynamics_hessian`: between hinges and
     slides these are ``pinocchio.ComputeRNEASecondOrderDerivatives``. Other pairs have none.
 
@@ -343,7 +358,8 @@ def inverse_dynamics_hessian(
     ((7, 7, 7), True)
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    found = bind(tree, (), INVERSE_DYNAMICS_HESSIAN, states, AUTO, payloads=payloads, **given).run()
+    springs = _springs(tree, constraints)
+    found = bind(tree, springs, INVERSE_DYNAMICS_HESSIAN, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsHessian(*(found[name] for name in InverseDynamicsHessian._fields))
 
 

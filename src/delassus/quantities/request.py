@@ -136,10 +136,7 @@ class Request(ByContent):
         """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
         first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
         in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
-        pulled = self.options.springs or (
-            self.quantity.springs == "forces" and not all(c.holds for c in self.constraints)
-        )
-        return self.quantity.jacobian if in_tangents and not (self.iterates or pulled) else None
+        return self.quantity.jacobian if in_tangents and not self.iterates else None
 
     @property
     def iterates(self) -> bool:
@@ -436,7 +433,7 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
-    if "integrator" in quantity.options and not by_stages:
+    if quantity.springs == "forces" and "dt" in quantity.inputs and not by_stages:
         known, contacts = with_implicit(known, springs), springs
     else:
         known = replace(known, springs=springs)

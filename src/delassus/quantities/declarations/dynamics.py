@@ -129,6 +129,7 @@ DYNAMICS_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )
 DYNAMICS_HESSIAN = Quantity(
     "dynamics_hessian",
@@ -151,4 +152,5 @@ DYNAMICS_HESSIAN = Quantity(
     options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )

@@ -142,6 +142,7 @@ INVERSE_DYNAMICS_DERIVATIVES = Quantity(
     ),
     _inverse_dynamics_derivatives,
     options=MOTION,
+    springs="forces",
 )
 INVERSE_DYNAMICS_HESSIAN = Quantity(
     "inverse_dynamics_hessian",
@@ -155,6 +156,7 @@ INVERSE_DYNAMICS_HESSIAN = Quantity(
     ),
     _inverse_dynamics_hessian,
     options=MOTION,
+    springs="forces",
 )
 BIAS_FORCE = Quantity(
     "bias_force",

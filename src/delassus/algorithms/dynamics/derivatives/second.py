@@ -29,7 +29,7 @@ from delassus.algorithms.dynamics.derivatives.curvature import (
     passive_curvature,
 )
 from delassus.algorithms.dynamics.derivatives.rates import Rates
-from delassus.algorithms.dynamics.derivatives.row_curvature import row_curvature
+from delassus.algorithms.dynamics.derivatives.row_curvature import row_curvature, spring_curvature
 from delassus.algorithms.dynamics.derivatives.rows import row_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
@@ -147,6 +147,7 @@ class SecondDerivatives:
             problem.switched(k, ops.take(mu, range(s.start, s.stop), None)) for k, s in enumerate(problem.rows)
         )])  # fmt: skip
         total = joint_force_curvature(rates, rest) + passive_curvature(motion, lam)
+        total = sum(spring_curvature(rates, rest), total)
         on_drift, acting, of_rows = ops.zeros(6, 1), [], [ops.zeros(nv, 0)]
         for k, s in enumerate(problem.rows):
             part, f = (ops.take(x, range(s.start, s.stop), None) for x in (mu, self._forces))

@@ -27,8 +27,9 @@ accuracy/refinement.py
     if len(ends) > 1: → if True:
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
 algorithms/clusters/aba.py
+  test_clusters.py::test_random_loops[0]
+    apart += column(ops, own.position(At(problem, k, motion))) → apart += [0.0]
   test_clusters.py::test_random_loops[1]
-    gaps += column(ops, own.position(At(problem, k, motion))) → gaps += [0.0]
     rates += column(ops, other.velocity(At(loops.problem, k, loops))) → rates += [0.0]
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]

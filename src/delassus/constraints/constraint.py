@@ -293,7 +293,7 @@ class Constraint(ByContent):
     @property
     def is_loop(self) -> bool:
         """Whether it always holds two frames to each other that stay where they are on their links."""
-        return len(self.frames) == 2 and not any(frame.given for frame in self.frames)
+        return self.holds and len(self.frames) == 2 and not any(frame.given for frame in self.frames)
 
     @property
     def holds(self) -> bool:

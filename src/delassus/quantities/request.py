@@ -14,7 +14,7 @@ from delassus.accuracy.closed_loops import (
     rank_when_closed,
 )
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
-from delassus.algorithms.dynamics import ITERATIVE, OF_LEAST_NORM
+from delassus.algorithms.dynamics import BY_CLUSTERS, ITERATIVE, OF_LEAST_NORM
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
@@ -182,6 +182,8 @@ class Request(ByContent):
     @property
     def knows_rank(self) -> bool:
         """Whether all rows are independent at states that machine code has solved."""
+        if self.method in BY_CLUSTERS and not are_dependent(self.tree, self._hard):
+            return True  # clusters have as many rows as dependent coordinates
         return self.method not in OF_LEAST_NORM and not self.has_dependent_rows
 
     @property

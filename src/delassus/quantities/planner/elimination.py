@@ -51,8 +51,8 @@ LONGEST_TRACE = 1.3
 TIME_BY_FACTORS = 0.8
 """Time of an operation of `ltl` by that of one of `pv_early`: it keeps fewer numbers for later, and fuses more."""
 
-TIME_BY_CLUSTERS = 0.9
-"""The same of `cluster_aba`: 0.74 to 0.91 were measured."""
+MOST_BY_CLUSTERS = 0.9
+"""Part of the operations of `pv_early` or `proximal` that `cluster_aba` must take less than; each takes less time."""
 
 MOST_FACTORISED = 48
 """Degrees of freedom up to which `ltl`, and dense methods, may be quicker where loops are local."""
@@ -137,7 +137,7 @@ def is_quicker_by_factors(tree: Tree, constraints: tuple[Constraint, ...]) -> bo
 @lru_cache(maxsize=256)
 @undisturbed
 def is_quicker_by_clusters(tree: Tree, constraints: tuple[Constraint, ...], other: str) -> bool:
-    """Whether `cluster_aba` takes less time than the ``other`` method, of loops with hard rows, and needs no guard."""
+    """Whether `cluster_aba` takes fewer operations and less time than another method, of hard rows, without a guard."""
     ends = all(len(c.frames) == 2 or c.coefficients(tree) for c in constraints)
     if not ends or inputs_of(constraints) or not are_rows_of_loops(tree, constraints):
         return False
@@ -152,10 +152,10 @@ def is_quicker_by_clusters(tree: Tree, constraints: tuple[Constraint, ...], othe
 
     own, nodes = count(cluster_aba)
     if other == "pv-early" and loops(tree, constraints):
-        return TIME_BY_CLUSTERS * own < _of_hard_rows(tree, constraints)[1]
-    part = TIME_BY_FACTORS if other == "ltl" else 1.0
-    by_other, _ = count({"ltl": ltl, "pv-early": pv_early, "proximal": proximal}[other], 3.0 * nodes)
-    return TIME_BY_CLUSTERS * own < part * by_other
+        by_other = _of_hard_rows(tree, constraints)[1]
+    else:
+        by_other, _ = count({"ltl": ltl, "pv-early": pv_early, "proximal": proximal}[other], 3.0 * nodes)
+    return own < (TIME_BY_FACTORS if other == "ltl" else MOST_BY_CLUSTERS) * by_other
 
 
 @lru_cache(maxsize=256)

@@ -66,6 +66,13 @@ algorithms/dynamics/derivatives/curvature.py
 algorithms/dynamics/derivatives/row_curvature.py
   test_second_derivatives.py::test_other_constraints
     scaled_matrix(ops, 0.5, x @ S) → None
+algorithms/dynamics/derivatives/rows.py
+  test_spring_forces.py::test_first_derivatives_of_dynamics[0]
+    P @ rates.S[j] + Q @ rates.psi[j] for → P @ rates.S[j] for
+    of_v = {(0, j): Q @ rates.S[j] for j, (_, Q) in moved.items()} → of_v = dict[tuple[int, int], Matrix]()
+algorithms/dynamics/derivatives/second.py
+  test_spring_forces.py::test_second_derivatives[False]
+    total = sum(spring_curvature(rates, rest), total) → pass
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
@@ -121,6 +128,8 @@ compiler/program/batched_calls.py
 quantities/bound_request.py
   test_ground_loops.py::test_loops_on_the_ground_and_between_links_are_the_same[bennett-auto-rk4-0.004-4]
     partial(proximal, weight=GAPING_WEIGHT) → proximal
+  test_spring_forces.py::test_first_derivatives_of_steps[2-semi-implicit]
+    (self.problem() if problem is None else problem).without_springs() → self.problem() if problem is None else problem
   test_spring_forces.py::test_steps_follow_the_law_of_steps_with_contacts[0]
     R[-1] * (d + b / h) → R[-1] * d
     R.append(1.0 / a) → R.append(0.5 / a)
@@ -128,8 +137,8 @@ quantities/checks.py
   test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
     acting += own.values() if of_forces else [] → pass
 quantities/request.py
-  test_spring_forces.py::test_tangents_of_dynamics_and_steps[0]
-    (self.iterates or pulled) → self.iterates
+  test_spring_forces.py::test_second_derivatives[False]
+    ·and "dt" in quantity.inputs and → ·and "integrator" in quantity.options and
   test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
@@ -433,6 +442,9 @@ contact/formulations/bodies.py
   test_formulations.py::test_hinges_hold_nothing_that_joints_move[0]
     own[at] -= d.pitches[k] → own[at] += d.pitches[k]
     on_parents[at] += d.pitches[k] → on_parents[at] += 0.0
+contact/sparse/loops.py
+  test_springs.py::test_any_gain_on_random_loops[3]
+    ·+ 0.5 * bodies.usual[c] * (ROUND_OFF / dt) ** 2 →
 contact/sparse/rows.py
   test_joint_kinds.py::test_screws_in_scenes
     if pitch != 0.0: → if False:

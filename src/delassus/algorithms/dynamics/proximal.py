@@ -8,9 +8,10 @@ ones. Iterations on ``f`` itself leave what round-off has put into it that moves
 those of least norm.
 
 Source: Rockafellar 1976; Carpentier, Budhiraja, Mansard, "Proximal and sparse resolution of constrained dynamic
-equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows have the compliance ``W`` has the forces
-``S b`` (`pv_early`), so that an iteration costs O(n + m): it eliminates the same rows, with another right-hand side.
-``W`` may be tiny, for that loses no digits.
+equations", RSS 2021. Deviations: ``G`` is not formed, but for a single constraint to the world and a ``weight`` that is
+given, far above round-off: there it takes half of the operations. A robot whose hard rows have the compliance ``W`` has
+the forces ``S b`` (`pv_early`), so that an iteration costs O(n + m): it eliminates the same rows, with another
+right-hand side. ``W`` may be tiny, for that loses no digits.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import DynamicsSolution
@@ -71,6 +73,7 @@ class ProximalPoint:
         if weight is not None:
             early = last = weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
+        self._forms_G = weight is not None and not late and len(problem.constraints) == 1
         self._heaviest, self._least = last, [LEAST_GAIN * last * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
             part = last if c in late else early if goal.compliance is None else 0.0
@@ -97,7 +100,7 @@ class ProximalPoint:
             replace(goal, target=wanted if goal.target is None else goal.target + wanted, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(added), self._R, strict=True)
         ]
-        return pv_early(self._motion.with_goals(goals), self._least)
+        return self._by_method(self._motion.with_goals(goals))
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
@@ -110,7 +113,10 @@ class ProximalPoint:
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
-        return pv_early(rest, self._least)
+        return self._by_method(rest)
+
+    def _by_method(self, motion: DynamicsProblem) -> DynamicsSolution:
+        return ltl(motion) if self._forms_G else pv_early(motion, self._least)
 
     def left(self, f: Matrix) -> Matrix:
         """``W f``: acceleration that the rows still miss."""

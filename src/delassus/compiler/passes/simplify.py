@@ -151,9 +151,9 @@ def without_calls(graph: Graph) -> tuple[Graph, Indices]:
         is_operation = made[0] >= Op.ADD
         made[1:, is_operation] = place[made[1:, is_operation]]
         parts.append(np.vstack([made, kept]))
-        rows = [] if calls is None else np.flatnonzero(read[np.array(calls.final)].any(axis=1))
-        if calls is None or not len(rows):
+        if calls is None or not read[np.array(calls.final)].any():
             continue
+        rows = np.flatnonzero(read[np.array(calls.final)].any(axis=1))
         first = int(np.min(calls.given))
         varies[first:end] = False
         varies[calls.given] = True

@@ -15,7 +15,7 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.results import solved
 from delassus.spatial.ops import Matrix
 
-EACH = 6_000
+EACH = 4_000
 """Bytes that a program of second derivatives takes for each number of them while it is made."""
 
 

@@ -325,11 +325,25 @@ def test_rows_are_sent_as_they_are_made(seed, n_links, kinds):
             assert error(getattr(direct_call, f"d2{what}_d{x}dv")[0] @ d, slope) < 1e-5
 
 
-def test_too_many_numbers_are_refused():
-    """Tensors of larger robots are made block by block; those of steps are fewer at once."""
-    robot = ds.mechanisms.chain(54)
-    none = np.zeros(54)
-    with pytest.raises(ds.DelassusError, match="at most 500,000 numbers of second derivatives, got 629,856"):
+def test_more_numbers_than_there_is_memory_for_are_refused():
+    """Memory alone bounds tensors: those of this chain are terabytes of program."""
+    robot = ds.mechanisms.chain(600)
+    none = np.zeros(600)
+    with pytest.raises(ds.DelassusError, match=r"numbers of second derivatives, got 864,000,000, 4,000 bytes each"):
         ds.dynamics_hessian(robot, none, none, none)
-    with pytest.raises(ds.DelassusError, match="outputs: expected at most 64,000"):
+    with pytest.raises(ds.DelassusError, match=r"outputs: expected at most [\d,]+ numbers"):
         ds.step_hessian(robot, none, none, none, 0.1)
+
+
+def test_batches_write_every_number(machine_code, monkeypatch):
+    """Slices that are sent are no whole tiles (9 numbers), and results hold nothing of before."""
+    limits = "compiler.program.sent_rows.LEAST", "spatial.trace.batched_calls.MANY", "compiler.targets.llvm.text.STACK"
+    for limit in limits:  # of the last: workspaces are allocated
+        monkeypatch.setattr(f"delassus.{limit}", 1)
+    tree, rng = ds.mechanisms.chain(3), np.random.default_rng(0)
+    q, v, tau = state(tree, rng, (11,))
+    kernel, expected = ds.compile(tree, (), "dynamics_hessian"), ds.dynamics_hessian(tree, q, v, tau)
+    assert sending(make_program(kernel.request), 8).slices
+    out = tuple(np.full((11, *r.shape), np.nan) for r in kernel.results)
+    for r, x in zip(kernel.results, kernel(q, v, tau, out=out), strict=True):
+        assert np.abs(x - getattr(expected, r.name, x)).max(initial=0.0) < ROUNDING, r.name

@@ -12,7 +12,7 @@ accuracy/closed_loops.py
     (closed is not None and closed[0] < closed[1]) or· →
     ·or are_always_dependent(tree, constraints) →
   test_ground_loops.py::test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats
-    _rank_at(tree, holding, q, ROUND_OFF) → _rank_at(tree, holding, q, UNMOVED)
+    _ranks_at(tree, holding, q, ROUND_OFF) → _ranks_at(tree, holding, q, UNMOVED)
   test_clusters.py::test_motors_of_loops_take_the_method_of_fewest_operations
     all(c.top(tree) == c.as_loop.top(tree) for c in constraints) and not → not
     ·and not lose_rank_when_closed(tree, constraints) →

@@ -286,11 +286,11 @@ def test_readme_command_that_shows_a_scene_serves_its_page(tmp_path: Path) -> No
 HIDDEN = """
 import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
-from delassus.cli import main
 if "robot_descriptions" in {hidden}:
     from delassus import load
     load.__globals__["example_robot_files"] = dict
-main()
+import runpy
+runpy.run_module("delassus", run_name="__main__", alter_sys=True)
 """
 
 

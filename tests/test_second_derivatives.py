@@ -7,7 +7,7 @@ import pytest
 
 import delassus as ds
 from delassus.compiler.program.sent_rows import sending
-from internals import make_program
+from internals import batched_calls
 from random_trees import KINDS, SINGLE, some_constraints, some_mechanism, with_rotors
 from test_dynamics import everything, pairs, state
 from test_dynamics_derivatives import PAYLOAD, SOLVED, as_regular, goals, is_regular, joint_kinds, kinds_in_turn, places
@@ -308,7 +308,7 @@ def test_rows_are_sent_as_they_are_made(seed, n_links, kinds):
     q, v, tau = state(m.tree, m.rng, (11,))
     foot = ds.Point(m.names[-1], axes="world")
     kernel = ds.compile(m.tree, foot, "dynamics_hessian")
-    sent = sending(make_program(kernel.request), 8).slices
+    sent = sending(kernel.program(), 8).slices
     assert sum(len(row) for rows in sent.values() for row in rows) > m.tree.nv
     direct_call = ds.dynamics_hessian(m.tree, q, v, tau, foot)
     some = kernel(q, v, tau)
@@ -337,13 +337,13 @@ def test_more_numbers_than_there_is_memory_for_are_refused():
 
 def test_batches_write_every_number(machine_code, monkeypatch):
     """Slices that are sent are no whole tiles (9 numbers), and results hold nothing of before."""
-    limits = "compiler.program.sent_rows.LEAST", "spatial.trace.batched_calls.MANY", "compiler.targets.llvm.text.STACK"
-    for limit in limits:  # of the last: workspaces are allocated
-        monkeypatch.setattr(f"delassus.{limit}", 1)
+    monkeypatch.setattr("delassus.compiler.program.sent_rows.LEAST", 1)
+    monkeypatch.setattr(batched_calls, "MANY", 1)
+    monkeypatch.setattr("delassus.compiler.targets.llvm.text.STACK", 1)  # workspaces are allocated
     tree, rng = ds.mechanisms.chain(3), np.random.default_rng(0)
     q, v, tau = state(tree, rng, (11,))
     kernel, expected = ds.compile(tree, (), "dynamics_hessian"), ds.dynamics_hessian(tree, q, v, tau)
-    assert sending(make_program(kernel.request), 8).slices
+    assert sending(kernel.program(), 8).slices
     out = tuple(np.full((11, *r.shape), np.nan) for r in kernel.results)
     for r, x in zip(kernel.results, kernel(q, v, tau, out=out), strict=True):
         assert np.abs(x - getattr(expected, r.name, x)).max(initial=0.0) < ROUNDING, r.name

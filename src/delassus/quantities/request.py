@@ -182,7 +182,7 @@ class Request(ByContent):
     @property
     def knows_rank(self) -> bool:
         """Whether all rows are independent at states that machine code has solved."""
-        if self.method in BY_CLUSTERS and not are_dependent(self.tree, self._hard):
+        if self.method in BY_CLUSTERS and not are_dependent(self.tree, self.hard):
             return True  # clusters have as many rows as dependent coordinates
         return self.method not in OF_LEAST_NORM and not self.has_dependent_rows
 

@@ -209,10 +209,10 @@ def inverse_dynamics(
     is_plain = isinstance(constraints, tuple) and not constraints
     constraints = None if constraints is None else check_constraints(tree, constraints)
     if motors is None and (is_plain or (constraints and not any(c.holds for c in constraints))):
-        refused = {} if method == AUTO else {"method": method}
+        refused = {} if isinstance(method, str) and method == AUTO else {"method": method}
         return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
-    taken = "orthogonal" if method == AUTO else method
+    taken = "orthogonal" if isinstance(method, str) and method == AUTO else method
     bound = bind(tree, constraints, INVERSE_DYNAMICS, states, taken, motors=motors, **given)
 
     def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:

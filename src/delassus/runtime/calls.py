@@ -278,8 +278,10 @@ class DirectCall:
         flagged = np.asarray(~(error <= self.error_bound) | (kept.is_dependent and self.wants_rank))
         if flagged.any() and self._may_go_by_links:
             flagged = self._by_links(found, error, flagged)
-        flags = flags_of(self.request, self.values, batch)
-        acts = np.array([np.ones(batch) if x is None else x for x in flags]).reshape(len(flags), *batch) != 0.0
+        acts = np.ones((len(kept.sizes), *batch), dtype=bool)
+        if "active" in self.values:
+            for k, x in enumerate(flags_of(self.request, self.values, batch)):
+                acts[k] = True if x is None else x != 0.0
         status = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
         redundant = np.zeros((*batch, kept.sizes.sum()), dtype=bool)
         rank, errors = np.tensordot(kept.sizes, acts, 1), np.array(np.maximum(error, EPSILON))

@@ -674,7 +674,7 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
     scene = Scene({"a": arm, "b": arm}, loops=[ds.Weld(f"a/link{n}", f"b/link{n}")])
     dynamics, rest = ContactDynamics(scene), np.zeros(scene.tree.nv)
     seeds = range(3, 6) if n == 5 else range(5, 6)  # those of four links take long
-    for rng in [rng for rng in map(np.random.default_rng, seeds) for _ in range(4)]:
+    for rng in [rng for rng in map(np.random.default_rng, seeds) for _ in range(8)]:
         q, v = scene.tree.random(rng), rng.normal(size=rest.size)
         for _ in range(50):  # Newton's method closes the loop
             snapshot = dynamics.at(q, rest, rest)
@@ -705,4 +705,4 @@ def test_what_is_solved_at_open_loops_obeys_the_laws(n):
             for own, r, mu, omega in zip(u, p, contacts.friction, w, strict=True):
                 y = omega * r - own - [0, 0, mu * np.hypot(*own[:2])]
                 assert np.linalg.norm(omega * r - projected(*y, mu, 0.0)) < 3e-8, formulation
-    assert counts[1] <= (14 if n == 4 else 8)  # of 20 and of 60; they are flagged
+    assert counts[1] <= (27 if n == 4 else 16)  # of 40 and of 120; they are flagged

@@ -142,7 +142,7 @@ quantities/checks.py
 quantities/request.py
   test_spring_forces.py::test_second_derivatives[False]
     ·and "dt" in quantity.inputs and → ·and "integrator" in quantity.options and
-  test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
+  test_clusters.py::test_costs_are_linear_in_the_number_of_loops[transmission]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
   test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias

@@ -314,7 +314,7 @@ class Case:
         if quantity.has_status and method in UNCONSTRAINED:
             constraints = []
         chosen = {name: x(m) if callable(x) else x for name, x in chosen.items() if x is not LEFT_OUT}
-        method = "cluster-efpa" if "loops" in chosen else method
+        method = ("cluster-efpa", "cluster-pv-osimr")[self.k % 2] if "loops" in chosen else method
         self._fit(chosen, constraints, method)
         if "solver" in chosen:
             constraints = self._with_contacts(chosen, constraints, m)

@@ -252,7 +252,7 @@ def of_quantities():
     base, coupled = ds.base_parameters(arm), ds.JointRows({"link1_joint": 1.0, "link2_joint": -1.0})
     return {
         "delassus": (ds.delassus, {**state, **own, "method": "efpa"}),
-        "delassus: loops": (ds.delassus, {**state, "constraints": row, "loops": coupled, "method": "cluster-efpa"}),
+        "delassus: loops": (ds.delassus, {**state, "constraints": row, "loops": coupled, "method": "cluster-pv-osimr"}),
         "delassus: rows": (ds.delassus, {**state, "constraints": free, "rows": [np.ones((1, 6))]}),
         "delassus: placed": (ds.delassus, {**state, "constraints": placed, "placements": [z]}),
         "osim": (ds.osim, {**state, **own, "method": "efpa"}),

@@ -34,17 +34,21 @@ algorithms/clusters/aba.py
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]
     laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()
+  test_clusters.py::test_delassus_matrices_of_closed_mechanisms[1]
+    return rigid - R @ self.D.solve(ops.transpose(self.U)) → return rigid
 algorithms/clusters/crba.py
   test_clusters.py::test_random_loops[1]
     if joint.armature.any() else own → if False else own
 algorithms/clusters/efpa.py
   test_clusters.py::test_delassus_matrices_of_closed_mechanisms[1]
     if c in body.tied: → if False:
-    if own.parent != WORLD and own.loops.free: → if False:
 algorithms/clusters/grouping.py
   test_clusters.py::test_random_loops[0]
     links, numbers = links | other[0], numbers + other[1] → links, numbers = links | other[0], numbers
     [tree.parents[i] for i in joints] or [constraint.top(tree)] → [*joints] or [constraint.top(tree)]
+algorithms/clusters/pvr.py
+  test_clusters.py::test_delassus_matrices_of_closed_mechanisms[1]
+    return own if link == WORLD else [*own, link] → return own
 algorithms/clusters/transmission.py
   test_clusters.py::test_rows_that_lose_rank_where_loops_are_closed
     return [x for row in self._ops.entries(left) for x in row] → return []

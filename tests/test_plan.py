@@ -51,7 +51,7 @@ COUNTED = 0.02
 """What the planner counts against the traced graph: they simplify a few products and signs in another order."""
 
 ROBOTS = {"talos_reduced": TALOS_FEET, "go1": GO1_FEET, "g1_29dof_rev_1_0": G1_ENDS}
-NAMED = tuple(m for m in ds.OSIM_METHODS if m not in ("auto", "dense", "cluster-efpa"))
+NAMED = tuple(m for m in ds.OSIM_METHODS if m not in ("auto", "dense", "cluster-efpa", "cluster-pv-osimr"))
 mechanisms = st.builds(
     some_mechanism, st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from(["fixed", "floating"])
 )

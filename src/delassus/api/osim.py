@@ -52,7 +52,8 @@ def delassus(
     q : (..., nq) array_like
         Configurations; leading axes are batches.
     method : str, optional
-        One of ``OSIM_METHODS``; ``"pv-osimr"`` if not given, with loops ``"cluster-efpa"``, the one that takes them.
+        One of ``OSIM_METHODS``; ``"pv-osimr"`` if not given, with loops ``"cluster-pv-osimr"``, which takes
+        them, as do ``"cluster-efpa"`` and ``"dense"``.
     loops : Constraint or iterable of Constraint, optional
         What closes the loops of the robot. With the map ``Γ`` from independent velocities to all (`reduced_dynamics`),
         the matrix is ``J Γ (Γᵀ M Γ)⁻¹ Γᵀ Jᵀ``, at configurations at which the loops hold.

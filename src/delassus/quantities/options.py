@@ -221,8 +221,8 @@ class Options:
     )
     loops: tuple[Constraint, ...] | None = _option(
         checks.closing_loops, "Constraint or sequence of Constraint",
-        'What closes the loops of the robot of "delassus", by method "cluster-efpa": the matrix is that of the closed '
-        'mechanism, at configurations at which they hold. None if not given.',
+        'What closes the loops of the robot of "delassus", by method "cluster-pv-osimr" or "cluster-efpa": the '
+        'matrix is that of the closed mechanism, at configurations at which they hold. None if not given.',
     )
     hold: tuple[str, ...] = _option(
         checks.joints, "sequence of str", 'Names of joints whose coordinates stay where they are in "close_loops".', (),

@@ -23,7 +23,7 @@ from delassus.algorithms.clusters.grouping import Cluster, clusters
 from delassus.algorithms.clusters.transmission import ClusterLoops
 from delassus.algorithms.problem import Problem
 from delassus.model.tree import WORLD
-from delassus.spatial.ops import Factor, Matrix
+from delassus.spatial.ops import Factor, Matrix, Ops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,12 @@ class TiedCluster:
         """Link that it hangs from."""
         return self.cluster.parent
 
+    def rows_below(self, ops: Ops, rigid: Matrix, R: Matrix) -> Matrix:
+        """``K° − R D⁻¹ Uᵀ``: rows on the link below."""
+        if self.parent == WORLD or not self.loops.free:
+            return rigid
+        return rigid - R @ self.D.solve(ops.transpose(self.U))
+
 
 class ArticulatedClusters(Articulated):
     """Articulated-body quantities of every link, where loops ``tie`` clusters and some coordinates are independent.
@@ -58,16 +64,29 @@ class ArticulatedClusters(Articulated):
     ----------
     clusters : list of Cluster
         All clusters, parents before children.
+    of : dict of Cluster
+        The cluster of each link.
     tied : dict of TiedCluster
         Those with loops, by their first link.
+
+    What rows of link i do at its joint, they do in its cluster where loops tie it: `joint_half` and others.
     """
 
     def __init__(self, problem: Problem, loops: Problem, independent: Iterable[int]) -> None:
         """``loops``: the robot with the constraints that close them."""
         self._loops, self._independent = loops, frozenset(independent)
         self.clusters, self.tied = clusters(loops.tree, loops.constraints), dict[int, TiedCluster]()
+        self.of = {i: cluster for cluster in self.clusters for i in cluster.links}
         self._problem, self._laden = problem, {cluster.parent for cluster in self.clusters}
         super().__init__(problem)
+
+    def _tied_of(self, i: int) -> TiedCluster | None:
+        return self.tied.get(self.of[i].links[0])
+
+    def moves(self, cluster: Cluster) -> bool:
+        """Whether loops leave it any freedom."""
+        own = self._tied_of(cluster.links[0])
+        return own is None or bool(own.loops.free)
 
     def _sweep(self) -> None:
         """Eliminate all clusters, leaves → root."""
@@ -116,3 +135,41 @@ class ArticulatedClusters(Articulated):
             else:
                 below.append(moved)
         return {i: full[i] if i in full else rigid[i].columns(range(6)) for i in cluster.links}, below
+
+    # -- rows on a link of a cluster ---------------------------------------------------------------------------------
+
+    def through(self, i: int, K: Matrix) -> tuple[Matrix, Matrix]:
+        """``K°`` on the link below, as if no joint moved, and ``R = K S W`` on independent coordinates."""
+        ops, tree, own, along = self._ops, self._tree, self.tied[self.of[i].links[0]], dict[int, Matrix]()
+        while i != own.parent:
+            along[i] = tree.joints[i].columns(ops, K)
+            K = self._X[i].rows_to_parent(K) if tree.parents[i] != WORLD else K
+            i = tree.parents[i]
+        m = ops.shape(K)[0]
+        moved = [along[k] if k in along else ops.zeros(m, tree.joints[k].nv) for k in own.links]
+        return K, ops.hstack(moved) @ own.loops.W
+
+    def rows_to_parent(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
+        """``K° − R D⁻¹ Uᵀ`` on the link that the cluster hangs from."""
+        own = self._tied_of(i)
+        return super().rows_to_parent(i, K, C) if own is None else own.rows_below(self._ops, *self.through(i, K))
+
+    def joint_quadratic(self, i: int, K: Matrix, C: Matrix | None = None) -> Matrix:
+        """``R D⁻¹ Rᵀ``."""
+        own = self._tied_of(i)
+        if own is None:
+            return super().joint_quadratic(i, K, C)
+        m = self._ops.shape(K)[0]
+        return own.D.quadratic(self.through(i, K)[1]) if own.loops.free else self._ops.zeros(m, m)
+
+    def joint_half(self, i: int, K: Matrix) -> Matrix:
+        """``Z`` with ``Z Δ Z'ᵀ = R D⁻¹ R'ᵀ``."""
+        own, ops = self._tied_of(i), self._ops
+        if own is None:
+            return super().joint_half(i, K)
+        return ops.transpose(own.D.half_solve(ops.transpose(self.through(i, K)[1])))
+
+    def joint_diagonal(self, i: int) -> Matrix:
+        """``Δ``."""
+        own = self._tied_of(i)
+        return super().joint_diagonal(i) if own is None else own.D.scale(self._ops.eye(len(own.loops.free)))

@@ -49,10 +49,8 @@ def cluster_efpa(problem: Problem) -> Matrix:
                 found[c] = PassedRows(link, K, K, body.at_joint(link, K))
                 K = body.rows_to_parent(link, K) if tree.parents[link] != WORLD else K
             else:
-                found[c] = _through(problem, own, link, K)
-                K = found[c].rigid
-                if own.parent != WORLD and own.loops.free:
-                    K = K - found[c].R @ own.D.solve(ops.transpose(own.U))
+                found[c] = PassedRows(link, K, *body.through(link, K))
+                K = own.rows_below(ops, found[c].rigid, found[c].R)
             link = tree.parents[c]
         passed.append(dict(reversed(found.items())))
     ops.mark("force propagators", [x.K for found in passed for x in found.values()])
@@ -88,18 +86,6 @@ def cluster_efpa(problem: Problem) -> Matrix:
                     block = x.rigid @ below[c, far] + x.R @ ydd[c, far]
                 G.add(ends[near].constraint, ends[far].constraint, block)
     return G.delassus()
-
-
-def _through(problem: Problem, own: TiedCluster, link: int, K: Matrix) -> PassedRows:
-    """Rows on a link of a cluster, on its way to the link below."""
-    ops, tree, rigid, along, i = problem.ops, problem.tree, K, dict[int, Matrix](), link
-    while i != own.parent:
-        along[i] = tree.joints[i].columns(ops, rigid)
-        rigid = problem.X[i].rows_to_parent(rigid) if tree.parents[i] != WORLD else rigid
-        i = tree.parents[i]
-    m = ops.shape(K)[0]
-    moved = [along[i] if i in along else ops.zeros(m, tree.joints[i].nv) for i in own.links]
-    return PassedRows(link, K, rigid, ops.hstack(moved) @ own.loops.W)
 
 
 def _carried(problem: Problem, own: TiedCluster, link: int, moved: Matrix, qdd: Matrix) -> Matrix:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from delassus.algorithms.clusters.dense import dense_over_loops
 from delassus.algorithms.clusters.efpa import cluster_efpa
+from delassus.algorithms.clusters.pvr import cluster_pv_osimr
 from delassus.algorithms.osim.dense import dense
 from delassus.algorithms.osim.efpa import efpa
 from delassus.algorithms.osim.kjr import kjr
@@ -42,6 +43,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "pv-osim": Algorithm(pv_osim, "n + m²d", "Sathya, Bruyninckx, Decré, Pipeleers 2024 [LQR]"),
         "pv-osimr": Algorithm(pv_osimr, "n + m²", "Sathya, Decré, Swevers 2024"),
         "cluster-efpa": Algorithm(cluster_efpa, "n + md + m²", "Chignoli, Adrian, Kim, Wensing 2023"),
+        "cluster-pv-osimr": Algorithm(cluster_pv_osimr, "n + m²", "PV-OSIMr over clusters of Chignoli and others"),
     }
 )
 """Every algorithm by its name."""
@@ -49,11 +51,13 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
 METHODS: Mapping[str, Method] = MappingProxyType({name: algorithm.run for name, algorithm in ALGORITHMS.items()})
 """Their functions by name."""
 
-OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr", "cluster-efpa"]
+OsimAlgorithm = Literal["dense", "ltl-osim", "kjr", "efpa", "pv-osim", "pv-osimr", "cluster-efpa", "cluster-pv-osimr"]
 """Their names, for type checkers."""
 
-OVER_LOOPS = "cluster-efpa"
-"""The method that takes loops; without loops it is ``"efpa"``."""
+OVER_LOOPS = "cluster-pv-osimr"
+"""The method that takes loops where none is named; without loops it is ``"pv-osimr"``."""
 
-OF_LOOPS: Mapping[str, Method] = MappingProxyType({OVER_LOOPS: cluster_efpa, "dense": dense_over_loops})
+OF_LOOPS: Mapping[str, Method] = MappingProxyType(
+    {name: METHODS[name] for name in (OVER_LOOPS, "cluster-efpa")} | {"dense": dense_over_loops}
+)
 """Methods for robots that loops close, by name."""

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from delassus.algorithms.inputs import inputs_of
-from delassus.algorithms.osim import METHODS, OVER_LOOPS
+from delassus.algorithms.osim import METHODS, OF_LOOPS
 from delassus.algorithms.osim.cut import cut_osim
 from delassus.algorithms.problem import Coordinate, Problem
 from delassus.constraints import Constraint
@@ -40,7 +40,7 @@ CUT_COVERS = ("pv-osim", "pv-osimr")
 LAST = ("ltl-osim", "dense")
 """Methods that are counted only where they may be best, after all others."""
 
-NAMED = (*CUT_COVERS, *(name for name in METHODS if name not in (*CUT_COVERS, *LAST, OVER_LOOPS)), *LAST)
+NAMED = (*CUT_COVERS, *(name for name in METHODS if name not in (*CUT_COVERS, *LAST, *OF_LOOPS)), *LAST)
 """Methods in the order in which they are counted; of equal ones the first is taken."""
 
 CUT = "cut"

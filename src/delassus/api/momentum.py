@@ -60,7 +60,8 @@ def potential_energy(
     >>> bool(ds.potential_energy(arm, [0.1] * 7, spring) > ds.potential_energy(arm, [0.1] * 7))
     True
     """
-    springs = tuple(c for c in check_constraints(tree, constraints) if not c.holds) if constraints else ()
+    is_none = constraints is None or (isinstance(constraints, tuple) and not constraints)
+    springs = () if is_none else tuple(c for c in check_constraints(tree, constraints) if not c.holds)
     bound = bind(tree, springs, POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
     return bound.run()["potential"][()]
 

@@ -22,7 +22,7 @@ from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
 URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
-FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"
+FROM_URDF, FROM_MJCF, FROM_SDF = "a tree from URDF", "a tree from MJCF", "a tree from SDF"
 
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
@@ -131,6 +131,10 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_URDF}, "quat_xyzw of links and joints in files that do not say version 1.1 or later", "unturned"),
     ({FROM_URDF}, "mimic joints that follow no joint of one degree of freedom", "mimics"),
     ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
+    ({FROM_SDF}, "joints that close loops and no pair has, gearboxes, and joints that follow others of several degrees",
+        "loops"),
+    ({FROM_SDF}, "sensors", "sensors"),
+    ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",
         "equalities"),
     ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),

@@ -16,6 +16,7 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
+from delassus.formats.sdf.read import tree_from_sdf
 from delassus.formats.text import (
     MAX_BYTES,
     OTHER_FORMATS,
@@ -69,8 +70,13 @@ class Description(NamedTuple):
 
     @property
     def is_urdf(self) -> bool:
-        """Whether it is URDF, or SRDF, and not MJCF."""
+        """Whether it is URDF, or SRDF."""
         return self.root.tag == "robot"
+
+    @property
+    def is_sdf(self) -> bool:
+        """Whether it is SDF."""
+        return self.root.tag == "sdf"
 
     def compiled(self, max_bytes: float) -> Any:
         """The ``mujoco.MjModel`` of an MJCF description; raises what `read_mjcf` raises."""
@@ -183,7 +189,11 @@ def load(
                 found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
                 massless=massless, check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
-        tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
+        if found.is_sdf:
+            name = "robot" if found.path == TEXT else found.path.stem
+            tree = tree_from_sdf(found.root, found.path, name, root, check_inertia, found.source, max_bytes)
+        else:
+            tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":
@@ -263,10 +273,10 @@ def read_description(robot: str | Path, max_bytes: float) -> Description:
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
         refuse_format(path)
         root = read_xml(path, max_bytes)
-    if root.tag not in ("robot", "mujoco"):
+    if root.tag not in ("robot", "mujoco", "sdf"):
         form = OTHER_ROOTS.get(root.tag)
         came = f"a <{shown(root.tag)[1:-1]}>{f': {form}' if form else ''}"
-        raise ModelError(source, "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
+        raise ModelError(source, "a <robot> (URDF), <sdf> (SDF) or <mujoco> (MJCF)", came, "Check the file.")
     return Description(root, path, text, source)
 
 
@@ -279,7 +289,7 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
+    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".sdf", ".world", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

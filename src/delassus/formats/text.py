@@ -23,9 +23,9 @@ from delassus.spatial.rotations import Array
 MAX_BYTES = 1e8
 """Default of ``max_bytes``: larger descriptions are refused."""
 
-_USD, _SDF, _MESH = "OpenUSD", "SDFormat, as Gazebo reads it", "a mesh"
+_USD, _MESH = "OpenUSD", "a mesh"
 OTHER_FORMATS = {
-    **dict.fromkeys((".usd", ".usda", ".usdc", ".usdz"), _USD), **dict.fromkeys((".sdf", ".world"), _SDF),
+    **dict.fromkeys((".usd", ".usda", ".usdc", ".usdz"), _USD),
     **dict.fromkeys((".dae", ".stl", ".obj", ".ply", ".gltf", ".glb", ".fbx", ".wrl"), _MESH),
     **dict.fromkeys((".step", ".stp", ".iges", ".igs", ".sldasm", ".sldprt"), "a CAD model"),
     **dict.fromkeys((".yaml", ".yml"), "YAML"), **dict.fromkeys((".zip", ".gz", ".tar", ".tgz"), "an archive"),
@@ -35,7 +35,7 @@ OTHER_FORMATS = {
 """Names of formats by endings of files: those that hold robots, and are neither URDF nor MJCF, and parts of robots."""
 
 OTHER_ROOTS = {
-    "sdf": _SDF, "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
+    "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
     "mujocoinclude": "a part of an MJCF file", "launch": "a ROS launch file",
 }  # fmt: skip
 """Names of formats by the outermost elements of XML files."""

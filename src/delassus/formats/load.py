@@ -78,6 +78,11 @@ class Description(NamedTuple):
         """Whether it is SDF."""
         return self.root.tag == "sdf"
 
+    @property
+    def is_mjcf(self) -> bool:
+        """Whether it is MJCF."""
+        return self.root.tag == "mujoco"
+
     def compiled(self, max_bytes: float) -> Any:
         """The ``mujoco.MjModel`` of an MJCF description; raises what `read_mjcf` raises."""
         return read_mjcf(self.path, self.root, max_bytes, self.text)
@@ -86,7 +91,7 @@ class Description(NamedTuple):
 class Loading(TypedDict, total=False):
     """Keywords of `load` that URDF files take, and `delassus.load_parallel`."""
 
-    root: Root
+    root: Root | None
     continuous: Continuous
     gimbals: Gimbals
     massless: Massless
@@ -98,7 +103,7 @@ class Loading(TypedDict, total=False):
 def load(
     robot: str | Path | Any,
     *,
-    root: Root = "fixed",
+    root: Root | None = None,
     continuous: Continuous = "angle",
     srdf: str | Path | None = None,
     gimbals: Gimbals = "hinges",
@@ -116,9 +121,10 @@ def load(
         parameter ``robot_description`` of ROS 2 holds it, a name that ``example-robot-data`` or ``robot_descriptions``
         know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
         working folder. Meshes are not read from URDF files. MuJoCo reads them with an MJCF file.
-    root : {"fixed", "floating"}
-        For URDF files, of legged robots too: whether the root link is fixed to the world or carried by a free joint.
-        MJCF files and models say so themselves; "floating" is refused for one without a free joint.
+    root : {"fixed", "floating"}, optional
+        For URDF files, of legged robots too: whether the root link is fixed to the world, the default, or carried by a
+        free joint. Other files and models say so themselves; "floating" is refused for one without a free joint, and
+        "fixed" holds all that moves freely in an SDF file where it is.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     srdf : path or text, optional
@@ -229,7 +235,8 @@ def load_description(
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
     check_choice("massless", how["massless"], MASSLESS, ModelError)
     states = srdf_beside(path) if srdf is None else srdf if is_text(srdf) else check_path("srdf", srdf)
-    options = how["root"], how["continuous"], how["check_inertia"]
+    own: Root = how["root"] or "fixed"
+    options = own, how["continuous"], how["check_inertia"]
     name = "robot" if path == TEXT else path.stem
     tree = tree_from_urdf(robot, name, *options, source or f"file {str(path)!r}", balls)
     if states is not None:
@@ -289,7 +296,16 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".sdf", ".world", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
+    if isinstance(robot, Path) or path.suffix.lower() in (
+        ".urdf",
+        ".srdf",
+        ".sdf",
+        ".world",
+        ".xml",
+        ".mjcf",
+        ".xacro",
+        *OTHER_FORMATS,
+    ):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

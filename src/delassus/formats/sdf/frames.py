@@ -1,8 +1,8 @@
 """Models of an SDF file, one inside the other, and the frames of all: their poses, and what each is attached to.
 
-Names are those of the outermost scope, ``model::link`` within others. Poses of SDF 1.7 and later say to which frame they
-are relative (``relative_to``, before 1.7 ``frame``); by default links, frames and models are relative to the model that
-they are in, joints to their child.
+Names are those of the outermost scope, ``model::link`` within others. Poses of SDF 1.7 and later say to which frame
+they are relative (``relative_to``, before 1.7 ``frame``); by default links, frames and models are relative to the model
+that they are in, joints to their child.
 
 Source: SDFormat's proposals "Pose Frame Semantics" (for 1.7 and 1.8) and "Model Composition".
 """
@@ -137,7 +137,7 @@ def inverse(a: Pose) -> Pose:
 
 
 class Frames:
-    """Frames of all models of a file, by their whole names; ``models`` begin with the world, parents before children."""
+    """Frames of all models of a file, by their whole names; each model comes after the one around it."""
 
     def __init__(self, models: list[Model]) -> None:
         self._table = {WORLD: _Frame("", STILL, "")}
@@ -205,7 +205,9 @@ class Frames:
             self._table[key] = frame._replace(base=self.key(frame.base, model, what), on=on)
         if model.around is None:
             return
-        own = model.element.get("canonical_link") or next((x.get("name", "") for x in model.element if x.tag == "link"), "")
+        own = model.element.get("canonical_link") or next(
+            (x.get("name", "") for x in model.element if x.tag == "link"), ""
+        )
         inner = next((x.key for x in models if x.around is model), WORLD)
         on = self.key(own, model, f"{model.what}, canonical_link") if own else inner
         base = self.key(self._table[model.key].base, model.around, model.what)

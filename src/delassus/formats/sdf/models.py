@@ -93,7 +93,9 @@ def _included(include: Element, around: Model, budget: list[float], max_bytes: f
             raise ModelError(what, "a file that does not include itself", str(path), "Take the <include> out.")
         outer, depth = outer.around, depth + 1
     if depth > DEEPEST_INCLUDE:
-        raise ModelError(what, f"files that include one another {DEEPEST_INCLUDE} deep at most", "more", "Flatten them.")
+        raise ModelError(
+            what, f"files that include one another {DEEPEST_INCLUDE} deep at most", "more", "Flatten them."
+        )
     check_file(path, max_bytes)
     budget[0] -= max(LEAST_BYTES, float(path.stat().st_size))
     if budget[0] < 0.0:
@@ -118,14 +120,19 @@ def _included(include: Element, around: Model, budget: list[float], max_bytes: f
     return Model(element, prefix, key, around, path, _version(root, path), is_static)
 
 
+def folders_of(file: Path) -> list[Path]:
+    """Folders of models that environment variables name, and the one that holds the folder of a file."""
+    named = [Path(x) for name in FOLDERS for x in os.environ.get(name, "").split(os.pathsep) if x]
+    return [*named, *file.absolute().parents[1:2]]
+
+
 def _file_of(address: str, file: Path, what: str) -> Path:
     """File of an address; of a folder, the newest one that its `CONFIG` names, or the only one."""
     scheme, mark, rest = address.partition("://")
     if mark and scheme not in ("model", "package", "file"):
         raise ModelError(what, "a model://, package:// or file:// address, or a path", scheme, "Nothing is downloaded.")
-    named = [Path(x) for name in FOLDERS for x in os.environ.get(name, "").split(os.pathsep) if x]
-    above = list(file.absolute().parents)
-    folders = [Path("/")] if scheme == "file" and mark else [*above[:1], *named, *above[1:]]
+    here = file.absolute().parents
+    folders = [Path("/")] if scheme == "file" and mark else [*here[:1], *folders_of(file), *here[1:]]
     for folder in folders:
         place = folder / rest.lstrip("/") if mark else folder / address
         try:
@@ -143,7 +150,9 @@ def _model_in(folder: Path, what: str) -> Path:
     """The file of a folder that is the model."""
     config = folder / CONFIG
     if config.is_file():
-        named = [(_number(x.get("version", "0")), folder / (x.text or "").strip()) for x in read_xml(config).iter("sdf")]
+        named = [
+            (_number(x.get("version", "0")), folder / (x.text or "").strip()) for x in read_xml(config).iter("sdf")
+        ]
         files = [path for _, path in sorted(named, key=lambda x: x[0], reverse=True) if path.is_file()]
     else:
         files = sorted(folder.glob("*.sdf"))

@@ -69,7 +69,13 @@ class _Joint(NamedTuple):
 
 
 def tree_from_sdf(
-    root: Element, path: Path, fallback_name: str, given: Root | None, check_inertia: Check, source: str, max_bytes: float
+    root: Element,
+    path: Path,
+    fallback_name: str,
+    given: Root | None,
+    check_inertia: Check,
+    source: str,
+    max_bytes: float,
 ) -> Tree:
     """Build the tree of a parsed ``<sdf>``; see `delassus.load`.
 
@@ -95,15 +101,21 @@ def tree_from_sdf(
     name = (models[1] if models[1].key == OWN else models[0]).element.get("name") or fallback_name
     tree = build_tree(name, described, raw, check_inertia=check_inertia, source=source)
     constraints, others = _constraints(joints, loops, carried, frames, tree)
-    weightless = {key: links[key] for key, (_, x) in elements.items() if not flag_of(x, "gravity", f"link {key!r}", True)}
+    weightless = {
+        key: links[key] for key, (_, x) in elements.items() if not flag_of(x, "gravity", f"link {key!r}", True)
+    }
     tree = replace(
-        tree, constraints=tuple(constraints), omitted=omitted(FROM_SDF, tree, loops=others, **_foreign(models)),
+        tree,
+        constraints=tuple(constraints),
+        omitted=omitted(FROM_SDF, tree, loops=others, **_foreign(models)),
         gravity=np.array(numbers_of(models[0].element, "gravity", "the world", *tree.gravity.tolist())),
-        gravity_compensation={key: np.array([x.mass, *x.com]) for key, x in weightless.items() if tree.frames[key].link >= 0},
-    )  # fmt: skip
+        gravity_compensation={
+            key: np.array([x.mass, *x.com]) for key, x in weightless.items() if tree.frames[key].link >= 0
+        },
+    )
     q = tree.neutral()
-    for joint, (R, p) in starts.items():
-        q[tree.q_index(joint)] = [*p, *matrix_to_quaternion(R)]
+    for free, (R, p) in starts.items():
+        q[tree.q_index(free)] = [*p, *matrix_to_quaternion(R)]
     return replace(tree, keyframes={} if np.array_equal(q, tree.neutral()) else {"qpos0": Keyframe(q)})
 
 
@@ -132,9 +144,12 @@ def _link(element: Element, key: str) -> RawLink:
 
 
 def _roots(
-    elements: Mapping[str, tuple[Model, Element]], carried: Mapping[str, _Joint], frames: Frames, still: Collection[str],
+    elements: Mapping[str, tuple[Model, Element]],
+    carried: Mapping[str, _Joint],
+    frames: Frames,
+    still: Collection[str],
     given: Root | None,
-) -> Iterator[RawJoint]:  # fmt: skip
+) -> Iterator[RawJoint]:
     """Joints between the world and links that no joint of the file carries."""
     used = {joint.name for joint in carried.values()} | {*elements}
     for key, (model, _) in elements.items():
@@ -145,7 +160,9 @@ def _roots(
             yield RawJoint(unique_name(f"{key}:fixed", used), FIXED, WORLD, key, p, R)
         else:
             is_own = frames.link(model.key) == key
-            yield RawJoint(unique_name(f"{model.prefix}root_joint" if is_own else f"{key}:root_joint", used), FREE, WORLD, key)
+            yield RawJoint(
+                unique_name(f"{model.prefix}root_joint" if is_own else f"{key}:root_joint", used), FREE, WORLD, key
+            )
 
 
 def _named_frames(models: Sequence[Model], frames: Frames) -> Iterator[tuple[str, str]]:
@@ -190,7 +207,7 @@ def _carriers(joints: Sequence[_Joint], links: Mapping[str, RawLink]) -> tuple[d
 
 
 def _raw_joints(joint: _Joint, frames: Frames, extra: dict[str, RawLink]) -> Iterator[RawJoint]:
-    """Joints of the library for one of the file, of two axes two with a link without mass between, put into ``extra``."""
+    """Joints of the library for one of the file: two for two axes, with a link without mass between, in ``extra``."""
     kinds = KINDS[joint.kind] or ()
     R, at = frames.within(joint.child, joint.parent)
     _, p = frames.within(joint.name, joint.parent)
@@ -206,7 +223,15 @@ def _raw_joints(joint: _Joint, frames: Frames, extra: dict[str, RawLink]) -> Ite
             extra[child] = RawLink(child)
         numbers = _numbers(joint, tag, frames) if kind is not BALL else {}
         yield RawJoint(
-            name, kind, parent, child, p, R, child_position=beyond if last else np.zeros(3), pitch=_pitch(joint), **numbers
+            name,
+            kind,
+            parent,
+            child,
+            p,
+            R,
+            child_position=beyond if last else np.zeros(3),
+            pitch=_pitch(joint),
+            **numbers,
         )
         parent, p, R = child, np.zeros(3), np.eye(3)
 
@@ -227,9 +252,13 @@ def _numbers(joint: _Joint, tag: str, frames: Frames) -> dict[str, Any]:
     damping = friction = rest = stiffness = 0.0
     if (dynamics := element.find("dynamics")) is not None:
         damping, friction, rest, stiffness = (
-            numbers_of(dynamics, x, what, 0.0)[0] for x in ("damping", "friction", "spring_reference", "spring_stiffness")
+            numbers_of(dynamics, x, what, 0.0)[0]
+            for x in ("damping", "friction", "spring_reference", "spring_stiffness")
         )
-    rotor, ratio = (numbers_of(joint.element, f"drake:{x}", joint.what, y)[0] for x, y in (("rotor_inertia", 0.0), ("gear_ratio", 1.0)))
+    rotor, ratio = (
+        numbers_of(joint.element, f"drake:{x}", joint.what, y)[0]
+        for x, y in (("rotor_inertia", 0.0), ("gear_ratio", 1.0))
+    )
     return {
         "axis": frames.within(_axes_of(joint, element, frames), joint.child)[0] @ _axis(element, what),
         "lower": -inf if joint.kind == "continuous" else lower, "upper": inf if joint.kind == "continuous" else upper,
@@ -267,7 +296,7 @@ def _number(element: Element, tag: str, what: str, default: float) -> float:
 
 
 def _pitch(joint: _Joint) -> float:
-    """Metres a radian of a screw: ``screw_thread_pitch`` is metres a turn, ``thread_pitch`` −1 times radians a metre."""
+    """Metres a radian of a screw: ``screw_thread_pitch`` is metres a turn, ``thread_pitch`` is −radians a metre."""
     if joint.kind != "screw":
         return 0.0
     if joint.element.find("screw_thread_pitch") is None and joint.element.find("thread_pitch") is not None:
@@ -353,7 +382,8 @@ def _followers(joint: _Joint) -> Iterator[tuple[str, dict[str, float], float]]:
         if mimic is None:
             continue
         factor, offset, reference = (
-            numbers_of(mimic, x, joint.what, y)[0] for x, y in (("multiplier", 1.0), ("offset", 0.0), ("reference", 0.0))
+            numbers_of(mimic, x, joint.what, y)[0]
+            for x, y in (("multiplier", 1.0), ("offset", 0.0), ("reference", 0.0))
         )
         leader = prefix + mimic.get("joint", "")
         name = joint.name if len(kinds) == 1 else f"{joint.name}:{k}"

@@ -461,6 +461,35 @@ class Tree(Topology):
         text: str = BODIES["Tree.to_urdf"](self, unsupported)
         return text
 
+    def to_sdf(self, *, unsupported: Unsupported = "warn") -> str:
+        """Text of an SDF 1.11 file of this robot, which `delassus.load` reads as the same tree.
+
+        Links, joints and frames have the poses of the description that was loaded, at the reference configuration
+        ``qpos0`` where free joints carry them. Fixed links are frames, whose inertia is that of the link that carries
+        them. Armature is what Drake calls ``drake:rotor_inertia``. Shapes are not written.
+
+        Parameters
+        ----------
+        unsupported : {"warn", "refuse", "ignore"}
+            What to do about what SDF cannot say: constraints but `JointRows` on two joints, gravity, actuators,
+            sensors, other reference configurations, resistance of ball and free joints, joints that have the name of a
+            link, a numbering of joints that is not depth first.
+
+        Raises
+        ------
+        ModelError
+            A planar, cos-sin or translation joint; a free joint that is not on the world; an empty name, or one that
+            means something else in SDF; with ``unsupported="refuse"``, what SDF cannot say.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> print(ds.mechanisms.chain(1).to_sdf().splitlines()[1].strip())
+        <model name="chain1">
+        """
+        text: str = BODIES["Tree.to_sdf"](self, unsupported)
+        return text
+
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
 

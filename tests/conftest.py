@@ -37,6 +37,14 @@ def pytest_collection_finish():
     gc.freeze()  # what is imported stays
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen():
+    """What a file leaves in caches stays, too: tests that collect garbage look at their own."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """MuJoCo writes its warnings to a file in the current directory."""

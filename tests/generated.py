@@ -453,6 +453,7 @@ FOUND = (
     ("motion_sensors", 105, 1),  # the centre of mass of a link that carries no mass
     ("inertial_derivatives", 251305263, 2),  # took dependent rows for independent ones
     ("dynamics", 251305263, 0),  # error estimates of proximal that saw no forces that move nothing
+    ("potential_energy", 100784627, 1),  # constraints that are no springs asked for their rows
     ("dynamics", 1103, 1),  # error estimates that took rows of joints for exact, and multiples of a row to err alike
 )
 """Cases that have found a fault, and which."""

@@ -64,6 +64,11 @@ def some_joints(m):
     return [str(m.rng.choice(m.tree.joint_names))]
 
 
+def some_spring(m):
+    ends = random_frame(m.rng, m.tree.link_names[-1]), random_frame(m.rng, "world")
+    return ds.Bushing(*ends, [20.0] * 6, [0.1] * 6) if m.rng.random() < 0.5 else ds.SpringDamper(*ends, 20.0, 0.1)
+
+
 def some_coupling(m):
     met = m.rng.choice(m.tree.n_links, min(2, m.tree.n_links), replace=False)
     return ds.JointRows({m.tree.joint_names[i]: np.ones(m.tree.joints[i].nv) for i in met})
@@ -188,7 +193,7 @@ def arguments_of(case, function, values):
     if case.name == "control":
         given |= {gain: each_of(gain, chosen.get(gain)) for gain in ("kp", "kd")}
     left_out = {"v_target", "active", "impacts", "posture"} - set(values) | {"error_bound"}
-    if case.name == "inverse_dynamics" and chosen["motors"] is None:
+    if case.name.startswith("inverse_dynamics") and chosen.get("motors") is None:
         left_out |= {"constraints", "rows", "placements"}
     return {key: given[key] for key in taken_by(function) if key in given and key not in left_out}
 
@@ -287,6 +292,8 @@ class Case:
         self.mechanism = m = some_robot(rng, most if rng.random() < 0.2 else min(most, 6))
         self.tree = m.tree
         chosen, method = chosen_of(quantity, self.number, self.k)
+        if self._has_springs(quantity, chosen, method):
+            self.tree = m.tree = replace(m.tree, constraints=[some_spring(m)])
         closes = "reduced_dynamics" if method == "cluster-aba" else self.name
         constraints = independent_constraints(m, closes, max(1, m.tree.nv - 1))
         if chosen.get("control") == "actuators" and not m.tree.nu:
@@ -332,6 +339,16 @@ class Case:
     @property
     def is_wide(self):
         return self.options["dtype"] == "float64"
+
+    def _has_springs(self, quantity, chosen, method):
+        """Whether the robot's file is to have a spring; in steps it is a soft row, which not all methods take."""
+        several = (quantity, *quantity.by_option.values())
+        is_row = "dt" in quantity.inputs and chosen.get("integrator") != "rk4"
+        takes = all(x.springs == "forces" for x in several) and not (
+            is_row
+            and (method in (*SOFT, *UNCONSTRAINED, "pv", "cluster-aba") or (method == "pv-early" and chosen["active"]))
+        )
+        return takes and self.number % 3 == 0
 
     def _draws_dependent(self, quantity, method):
         """Whether rows are to depend on one another: of what solves for forces of hard ones, and says how."""

@@ -89,7 +89,7 @@ from delassus.spatial.rotations import (
     rpy_from_rotation,
     skew,
 )
-from delassus.spatial.trace import sincos
+from delassus.spatial.trace import batched_calls, sincos
 from delassus.spatial.trace.batched_calls import CallingTraceOps
 from delassus.spatial.trace.graph import Builder, Graph
 from delassus.spatial.trace.interpret import SEMANTICS, interpret, interpret_trace

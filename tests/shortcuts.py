@@ -12,15 +12,25 @@ accuracy/closed_loops.py
     (closed is not None and closed[0] < closed[1]) or· →
     ·or are_always_dependent(tree, constraints) →
   test_ground_loops.py::test_a_row_that_nothing_moves_counts_as_none_where_the_root_floats
-    _rank_at(tree, holding, q, ROUND_OFF) → _rank_at(tree, holding, q, UNMOVED)
+    _ranks_at(tree, holding, q, ROUND_OFF) → _ranks_at(tree, holding, q, UNMOVED)
+  test_clusters.py::test_motors_of_loops_take_the_method_of_fewest_operations
+    all(c.top(tree) == c.as_loop.top(tree) for c in constraints) and not → not
+    ·and not lose_rank_when_closed(tree, constraints) →
 accuracy/pivots.py
   test_error_estimates.py::test_estimates_by_pivots_do_not_depend_on_the_size_of_rows
     (rows.start <= graph.a) → (rows.start < graph.a)
+  test_clusters.py::test_random_loops[1]
+    np.isin(kind, on) | (not on) → kind >= 0
 accuracy/refinement.py
   test_compiled_dynamics.py::test_where_a_loop_stands_its_rows_lose_digits
     if len(ends) > 1: → if False:
     if len(ends) > 1: → if True:
     apart -= set() if end.top == WORLD else set(problem.tree.support(end.top)) → pass
+algorithms/clusters/aba.py
+  test_clusters.py::test_random_loops[0]
+    apart += column(ops, own.position(At(problem, k, motion))) → apart += [0.0]
+  test_clusters.py::test_random_loops[1]
+    rates += column(ops, other.velocity(At(loops.problem, k, loops))) → rates += [0.0]
 algorithms/clusters/articulated.py
   test_clusters.py::test_random_loops[1]
     laden = self._tree.supporting_links(self._laden.intersection(cluster.links)) → laden = frozenset()
@@ -36,11 +46,17 @@ algorithms/clusters/grouping.py
     links, numbers = links | other[0], numbers + other[1] → links, numbers = links | other[0], numbers
     [tree.parents[i] for i in joints] or [constraint.top(tree)] → [*joints] or [constraint.top(tree)]
 algorithms/clusters/transmission.py
+  test_clusters.py::test_rows_that_lose_rank_where_loops_are_closed
+    return [x for row in self._ops.entries(left) for x in row] → return []
+    return column(self._ops, self._left(self._over @ self._ops.take(rows, self.rows, None))) → return []
   test_clusters.py::test_random_loops[1]
     sizes if by_size or len(sizes) == len(self.bound) else [1.0] * len(sizes) → sizes
 algorithms/contact/problem.py
   test_contact_step.py::test_residuals_and_impulses_solve_the_cone_problem[nsgs]
     return ops.maximum(x, -x) → return x
+algorithms/dynamics/proximal.py
+  test_ground_loops.py::test_windows_in_a_row_stay_in_machine_code_at_rest_and_where_they_are_flat
+    NO_MOTION / self._heaviest → 0.0
 algorithms/dynamics/popov_vereshchagin/constant_rows.py
   test_joint_kinds.py::test_screws_are_slides_that_hinges_drive
     ·or joint.pitch →
@@ -50,6 +66,13 @@ algorithms/dynamics/derivatives/curvature.py
 algorithms/dynamics/derivatives/row_curvature.py
   test_second_derivatives.py::test_other_constraints
     scaled_matrix(ops, 0.5, x @ S) → None
+algorithms/dynamics/derivatives/rows.py
+  test_spring_forces.py::test_first_derivatives_of_dynamics[0]
+    P @ rates.S[j] + Q @ rates.psi[j] for → P @ rates.S[j] for
+    of_v = {(0, j): Q @ rates.S[j] for j, (_, Q) in moved.items()} → of_v = dict[tuple[int, int], Matrix]()
+algorithms/dynamics/derivatives/second.py
+  test_spring_forces.py::test_second_derivatives[False]
+    total = sum(spring_curvature(rates, rest), total) → pass
 algorithms/sensors.py
   test_sensors.py::test_cutoffs_limit_numbers_and_leave_directions_alone
     ·or sensor.kind in UNLIMITED →
@@ -81,6 +104,9 @@ compiler/passes/scans.py
   test_elimination_order.py::test_pivots_that_meet_in_a_product_are_a_chain
     if nodes.op[k] == MULTIPLY or nodes.op[k] == DIVIDE: → if False:
 compiler/passes/simplify.py
+  test_loops.py::test_what_random_calls_make_without_them[6]
+    ········read[np.array(some.operands)] = True↵ → ········pass↵
+    .any(axis=1)) → .all(axis=1))
   test_passes.py::test_products_are_fused_with_sums
     is_product[kept] = False → is_product[kept] = True
     (first[user] == product) | ~is_single[first[user]] → first[user] == product
@@ -103,8 +129,10 @@ compiler/program/batched_calls.py
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
 quantities/bound_request.py
-  test_ground_loops.py::test_what_is_taken_back_leaves_the_order_of_the_integrator[bennett-rk4-0.004-4]
+  test_ground_loops.py::test_loops_on_the_ground_and_between_links_are_the_same[bennett-auto-rk4-0.004-4]
     partial(proximal, weight=GAPING_WEIGHT) → proximal
+  test_spring_forces.py::test_first_derivatives_of_steps[2-semi-implicit]
+    (self.problem() if problem is None else problem).without_springs() → self.problem() if problem is None else problem
   test_spring_forces.py::test_steps_follow_the_law_of_steps_with_contacts[0]
     R[-1] * (d + b / h) → R[-1] * d
     R.append(1.0 / a) → R.append(0.5 / a)
@@ -112,15 +140,15 @@ quantities/checks.py
   test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
     acting += own.values() if of_forces else [] → pass
 quantities/request.py
-  test_spring_forces.py::test_tangents_of_dynamics_and_steps[0]
-    (self.iterates or pulled) → self.iterates
-  test_clusters.py::test_costs_are_linear_in_the_number_of_loops[cluster-aba]
+  test_spring_forces.py::test_second_derivatives[False]
+    ·and "dt" in quantity.inputs and → ·and "integrator" in quantity.options and
+  test_clusters.py::test_costs_are_linear_in_the_number_of_loops[transmission]
     checked = tuple(c if c.top(tree) == c.as_loop.top(tree) else c.as_loop for c in checked) → pass
 quantities/pipeline.py
   test_error_estimates.py::test_kernels_of_a_robot_of_bad_inertias
     if dtype and asked.solves and not asked.error_dtype and are_no_guide( → if False and are_no_guide(
 compiler/program/sent_rows.py
-  test_second_derivatives.py::test_rows_are_sent_as_they_are_made[1]
+  test_second_derivatives.py::test_rows_are_sent_as_they_are_made[floating]
     np.arange(len(targets)) * len(stage.calls) // len(targets) → np.arange(len(targets)) % len(stage.calls)
 compiler/program/stages.py
   test_loops.py::test_the_interpreter_does_what_the_algorithm_does_at_once
@@ -188,6 +216,8 @@ compiler/targets/llvm/parts.py
     is_known = op in (Op.SIN, Op.COS) and self.rows is None and self.nodes[x][0] == Op.INPUT
       → is_known = op in (Op.SIN, Op.COS) and self.nodes[x][0] == Op.INPUT
 compiler/targets/llvm/rows.py
+  test_second_derivatives.py::test_batches_write_every_number
+    ····firsts = tiles_of(len(key), lanes)↵ → ····firsts = tiles_of(len(key) // lanes * lanes, lanes)↵
   test_loops.py::test_results_that_are_leaves
     ([size - lanes] if size % lanes else []) → ([size - lanes] if size % lanes > 1 else [])
   test_loops.py::test_arrays_and_batches_of_every_size
@@ -417,6 +447,9 @@ contact/formulations/bodies.py
   test_formulations.py::test_hinges_hold_nothing_that_joints_move[0]
     own[at] -= d.pitches[k] → own[at] += d.pitches[k]
     on_parents[at] += d.pitches[k] → on_parents[at] += 0.0
+contact/sparse/loops.py
+  test_springs.py::test_any_gain_on_random_loops[3]
+    ·+ 0.5 * bodies.usual[c] * (ROUND_OFF / dt) ** 2 →
 contact/sparse/rows.py
   test_joint_kinds.py::test_screws_in_scenes
     if pitch != 0.0: → if False:
@@ -632,6 +665,8 @@ runtime/rollouts/derivatives.py
   test_compiled_dynamics.py::test_derivatives_of_rollouts_in_every_batch
     like = over_time.get(of) if forwards else Moving((), 0) → like = Moving((), 0)
 runtime/rollouts/loop.py
+  test_ground_loops.py::test_windows_in_a_row_stay_in_machine_code_at_rest_and_where_they_are_flat
+    if surer != 0 and _is_flagged → if surer < 0 and _is_flagged
   test_compiled_dynamics.py::test_feedback_in_every_batch
     return self.gains.shape[1:-2] != self.q.shape[1:-1] → return len(self.gains.shape) != len(self.q.shape) + 1
     return self.gains.shape[1:-2] != self.q.shape[1:-1] → return False
@@ -651,11 +686,14 @@ runtime/rollouts/rollout.py
   test_contact_step.py::test_rollouts_are_steps
     np.all(np.asarray(fixed["dt"]) > 0.0) → np.all(np.asarray(fixed["dt"]) >= 0.0)
 runtime/rollouts/sub_steps.py
+  test_ground_loops.py::test_windows_in_a_row_stay_in_machine_code_at_rest_and_where_they_are_flat
+    np.full(self._n, int(tries)) → np.zeros(self._n, dtype=int)
   test_ground_loops.py::test_frames_held_to_the_world_stay_where_they_start[four-bar-hinge-semi-implicit]
     [numbers] for x in self._places → [0 * numbers] for x in self._places
     found[k] = placed → pass
-  test_ground_loops.py::test_frames_held_to_the_world_stay_where_they_start[bricard-hinge-semi-implicit]
+  test_ground_loops.py::test_rows_that_are_dependent_where_a_rollout_starts
     (DynamicsStatus.REDUNDANT, DynamicsStatus.CONFLICTING)) → (DynamicsStatus.REDUNDANT,))
+    of_any_rows(kernel, loops is not None and loops.lose_rank) → of_any_rows(kernel)
   test_ground_loops.py::test_feet_of_robots_that_float_are_left_as_they_are
     if FREE not in [ → if True or FREE not in [
   test_contact_step.py::test_a_policy_meets_steps_that_are_not_solved
@@ -690,7 +728,13 @@ def _text(encoded: str) -> str:
 
 
 SHORTCUTS: dict[str, dict[str, list[tuple[str, str]]]] = {}
-"""Pairs of texts by file and test."""
+"""Pairs of texts by file and test.quantities/planner/methods.py
+  test_clusters.py::test_loops_in_a_plane_are_solved_by_clusters
+    is_hard and not is_step and is_quicker → is_hard and is_quicker
+runtime/fallback.py
+  test_clusters.py::test_motors_of_loops_take_the_method_of_fewest_operations
+    asked = replace(asked, method="orthogonal") → pass
+"""
 
 for _line in TABLE.replace("\n      →", " →").replace("\n      ↵", "↵").strip().splitlines():
     _indent, _line = len(_line) - len(_line.lstrip()), _line.strip()

@@ -188,5 +188,5 @@ def test_errors_name_bushings():
     arm = ds.mechanisms.pendulum(2)
     with pytest.raises(ds.DelassusError, match="a link that moves"):
         ds.Scene(arm).attach(ds.Bushing("world", ds.Frame("world", (0, 0, 1)), np.ones(6)))
-    with pytest.raises(ds.DelassusError, match=r"constraints that hold, of 'dynamics_derivatives'"):
-        ds.dynamics_derivatives(arm, np.zeros(2), np.zeros(2), np.zeros(2), ds.Bushing("rod1", "rod2", np.ones(6)))
+    with pytest.raises(ds.DelassusError, match="expected springs alone, without motors, got Point"):
+        ds.inverse_dynamics_derivatives(arm, *np.zeros((3, 2)), [ds.Bushing("rod1", "rod2", [1] * 6), ds.Point("rod2")])

@@ -408,7 +408,9 @@ def test_cut_programs_compute_the_same(tmp_path, monkeypatch, part, dtype):
     (whole,) = Compiled(program, tmp_path, dtype)(*arguments)
     monkeypatch.setattr(c, "UNCUT", 0)
     monkeypatch.setattr(c, "PART", part)
+    monkeypatch.setattr(c, "STACK", 0 if part == 7 else c.STACK)  # and with memory that a call allocates
     cut = replace(program, name="cut")
+    assert ("malloc(" in c_source(cut)[1]) == (part == 7)
     same(Compiled(cut, tmp_path, dtype)(*arguments)[0], whole)
     n_parts = -(-program.graph.count().total // part)
     assert c_source(cut)[1].count("static void cut_") == (n_parts + 1 if n_parts > 1 else 1)

@@ -11,11 +11,14 @@ import pytest
 import delassus as ds
 from delassus_studies.counters import operations
 from delassus_studies.loop_mechanisms import four_bars
+from delassus_studies.mechanisms import bennett
 from random_trees import IN_LOOPS, some_axis, some_mechanism, some_rotation, with_rotors
 from tools import estimating, random_rotation, requested, run_program
 
 SAME = 1e-10
 """Of a solution in 30 digits, relative to its largest entry."""
+
+EPSILON = np.finfo(float).eps
 
 REGULAR = 1e-3
 """Smallest singular value of columns of dependent coordinates, over the largest, where loops count as regular."""
@@ -104,7 +107,6 @@ def some_case(seed, flat=0):
 
 def exact(tree, loops, q, v, tau):
     """Accelerations, and forces of least norm, of the saddle point, in 30 digits, by independent rows."""
-    loops = [c.as_loop for c in loops]
     M, J = ds.mass_matrix(tree, q), ds.jacobian(tree, loops, q)
     force, gamma = tau - ds.bias_force(tree, q, v), -ds.jacobian_drift(tree, loops, q, v)
     rows = independent_rows(J)
@@ -125,7 +127,7 @@ def independent_rows(J):
     """Rows that do not depend on those before them."""
     rows = []
     for k in range(len(J)):
-        if np.linalg.matrix_rank(J[[*rows, k]], rtol=1e-9) > len(rows):
+        if np.linalg.matrix_rank(J[[*rows, k]], tol=1e-9) > len(rows):
             rows.append(k)
     return rows
 
@@ -137,23 +139,50 @@ def close_to(found, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize("flat", [0, 1, 2])
 def test_random_loops(flat):
-    """Slides and turned axes, gears, nested and overlapping loops, links that are no leaves, redundant rows."""
-    checked = 0
-    for seed in range(12):
+    """Slides and turned axes, gears, nested and overlapping loops, links that are no leaves, redundant rows.
+
+    Loops that gape, or velocities that open them, are flagged where rows of closed loops would be others.
+    """
+    checked = guarded = 0
+    for seed in range(9 - 2 * flat):
         case = some_case(seed, flat)
         if case is None:
             continue
         tree, loops, q, v, tau = case
         qdd, f = exact(tree, loops, q, v, tau)
+        aside = 1e-3 * np.random.default_rng(seed).normal(size=tree.nv)
+        states = np.stack([q, tree.integrate(q, aside), q]), np.stack([v, 0.0 * v, v + aside]), np.stack([tau] * 3)
         asked = requested(tree, loops, "dynamics", method="cluster-aba")
-        at_once, forces, _ = run_program(estimating(asked, "cluster-aba"), np.concatenate([q, v, tau])[None])
-        assert close_to(at_once[0], qdd) and close_to(forces[0], f), (seed, loops)
+        by, forces, rcond = run_program(estimating(asked, "cluster-aba"), np.concatenate(states, axis=1))
+        assert close_to(by[0], qdd) and close_to(forces[0], f), (seed, loops)
+        is_wide = any(c.top(tree) != c.as_loop.top(tree) for c in loops)
+        assert ((rcond.ravel() * 1e-6 > EPSILON) == [True, not is_wide, not is_wide]).all(), (seed, loops)
+        both = [ds.forward_dynamics(tree, *states, loops, method=m) for m in ("cluster-aba", "kkt")]
+        assert np.array_equal(both[0].status, both[1].status) and close_to(both[0].qdd, both[1].qdd), (seed, loops)
+        guarded += is_wide
         found = ds.forward_dynamics(tree, q, v, tau, loops, method="cluster-aba")
         redundant = sum(c.size for c in loops) > len(independent_rows(ds.jacobian(tree, loops, q)))
         assert found.status.item().name == ("REDUNDANT" if redundant else "SOLVED"), (seed, loops)
         assert close_to(found.qdd, qdd) and close_to(np.concatenate(found.forces), f), (seed, loops)
         checked += 1
-    assert checked > 6
+    assert checked > 5 - 2 * flat and guarded > 1
+
+
+def test_rows_that_lose_rank_where_loops_are_closed():
+    """Bennett's mechanism moves where it is closed; where it gapes, or rows contradict one another, it is flagged."""
+    made = bennett()
+    tree, loops, rng = made.tree, made.constraints, np.random.default_rng(0)
+    q = ds.close_loops(tree, loops, tree.random(rng)).q
+    q = np.stack([q, tree.integrate(q, rng.normal(size=3) * 1e-3), q])
+    J, v, tau, targets = ds.jacobian(tree, loops, q[0]), *rng.normal(size=(2, 3)), np.zeros((3, 5))
+    v, targets[2] = v - np.linalg.pinv(J, rcond=1e-8) @ (J @ v), rng.normal(size=5)
+    asked = requested(tree, loops, "dynamics", method="cluster-aba", targets=True)
+    given = np.concatenate([q, [v] * 3, [tau] * 3, targets], axis=1)
+    qdd, _, rcond = run_program(estimating(asked, "cluster-aba"), given)
+    assert (rcond.ravel() * 1e-6 > EPSILON).tolist() == [True, False, False]
+    wanted = [ds.forward_dynamics(tree, q, v, tau, loops, method=m, targets=[targets]) for m in ("kkt", "cluster-aba")]
+    assert close_to(qdd[0], wanted[0].qdd[0]) and close_to(wanted[1].qdd, wanted[0].qdd)
+    assert [x.name for x in wanted[1].status] == ["REDUNDANT", "CONFLICTING", "CONFLICTING"]
 
 
 @pytest.mark.slow
@@ -281,6 +310,56 @@ def flat_tower(n):
         pins.append(ds.Point(ds.Frame(on, (0, 0, -0.45)), ds.Frame(f"rocker{k}_rod1", (0, 0, -0.4))))
         motors.append(f"crank{k}_rod1_joint")
     return tree, pins, motors
+
+
+def hinged(n):
+    """The same with hinges in place of pins, whose rows are those of closed loops at all states."""
+    tree, pins, motors = flat_tower(n)
+    return tree, [ds.Hinge(pin.first, pin.second, (0, 1, 0)) for pin in pins], motors
+
+
+def test_motors_of_loops_take_the_method_of_fewest_operations():
+    """At closed, open and singular states: there the crank, at which no motor is, is in line with the coupler."""
+    tree, loops, _ = hinged(1)
+    motors = ["rod1_joint", "rocker0_rod1_joint"]
+    q = [tree.configuration({"crank0_rod1_joint": 0.3, "coupler0_rod1_joint": x, "rocker0_rod1_joint": -0.2})
+         for x in (-1.6, 0.0)]  # fmt: skip
+    q = ds.close_loops(tree, loops, q, hold=["rod1_joint", "coupler0_rod1_joint"]).q
+    q = np.stack([*q, q[0] + 0.1])
+    v, qdd = np.random.default_rng(0).normal(size=(2, *q.shape))
+    kernel = ds.compile(tree, loops, "inverse_dynamics", motors=motors)
+    assert kernel.plan.method == "cluster-rnea" and kernel.operations.total == motor_forces((tree, loops, motors))
+    found = kernel(q, v, qdd, return_error=True)
+    wanted = ds.inverse_dynamics(tree, q, v, qdd, loops, motors=motors)
+    assert all(
+        close_to(x, y) for x, y in zip(found, [wanted.tau, np.concatenate(wanted.forces, axis=-1)], strict=False)
+    )
+    made = bennett()
+    for *case, driving in (  # rows that gape; that lose rank where loops close; more motors than are needed
+        flat_tower(1), (made.tree, made.constraints, made.tree.joint_names[:1]), (tree, loops, tree.joint_names),
+    ):  # fmt: skip
+        assert ds.compile(*case, "inverse_dynamics", motors=driving).plan.method == "orthogonal"
+
+
+def test_loops_in_a_plane_are_solved_by_clusters():
+    """By default, at closed and open states; not where rows would be others, can be off or end at one frame."""
+    tree, loops, _ = hinged(2)
+    rng = np.random.default_rng(0)
+    q = ds.random_configurations(tree, loops, rng=0, batch=2)
+    q = np.concatenate([q, tree.integrate(q, 0.1 * rng.normal(size=q.shape))])
+    J, v, tau = ds.jacobian(tree, loops, q), *rng.normal(size=(2, *q.shape))
+    v = v - (np.linalg.pinv(J, rcond=1e-8) @ (J @ v[..., None]))[..., 0]
+    kernel, wanted = ds.compile(tree, loops, "dynamics"), ds.forward_dynamics(tree, q, v, tau, loops, method="kkt")
+    assert kernel.method == kernel.plan.method == "cluster-aba" and "over clusters" in kernel.plan.reason
+    qdd, forces, status = kernel(q, v, tau, return_status=True)
+    assert close_to(qdd, wanted.qdd) and close_to(forces, np.concatenate(wanted.forces, axis=-1))
+    assert [x.name for x in status] == ["REDUNDANT"] * 4
+    made, held = bennett(), [*loops, ds.Point(tree.link_names[0])]
+    for *case, given in (
+        (*flat_tower(2)[:2], {}), (made.tree, made.constraints, {}), (tree, held, {}), (tree, loops, {"active": True}),
+    ):  # fmt: skip
+        assert ds.compile(*case, "dynamics", **given).method != "cluster-aba"
+    assert ds.compile(tree, loops, "step").method == "proximal"  # which runs through singular configurations
 
 
 def motor_forces(case, method="cluster-rnea"):

@@ -281,7 +281,7 @@ def forgotten(room):
 
     out = []
     for name, (path, *_) in classes.items():
-        if name != "Constraint" and "Constraint" in line(name):
+        if name != "Constraint" and name[0] != "_" and "Constraint" in line(name):
             defined = set().union(*(classes[x][2] for x in line(name) if x != "Constraint"))
             asked = (
                 [*REQUIRED[:2], "rows_on_links"] if name in CONTACTS else [*REQUIRED, "rows_on_links or coefficients"]

@@ -187,6 +187,7 @@ ELSEWHERE = (
     "delassus demo",  # test_cli.py
     "delassus bench gpu --check",  # on a fake device in test_bench_gpu.py
     "delassus reproduce --quick",  # all claims, both ways, in test_claims.py, the option with one claim
+    "delassus reproduce IFToMM",
     "delassus reproduce osim",
     "delassus reproduce osim --as-published",
     "delassus reproduce --plot figures",  # figures in test_claims.py
@@ -285,11 +286,11 @@ def test_readme_command_that_shows_a_scene_serves_its_page(tmp_path: Path) -> No
 HIDDEN = """
 import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
-from delassus.cli import main
 if "robot_descriptions" in {hidden}:
     from delassus import load
     load.__globals__["example_robot_files"] = dict
-main()
+import runpy
+runpy.run_module("delassus", run_name="__main__", alter_sys=True)
 """
 
 

@@ -260,6 +260,7 @@ def test_of_files(tmp_path):
     assert np.abs(a - b).max() < 1e3 * EPS * np.linalg.cond(ds.mass_matrix(own, q)) * np.abs(b).max()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.slow
 @pytest.mark.skipif(CORPORA is None, reason="outside data")
 @pytest.mark.parametrize("root", ["fixed", "floating"])

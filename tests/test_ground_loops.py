@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import delassus as ds
+from delassus_studies.mechanisms import four_bars
 from internals import StepsAgain
 from random_trees import tree_of
 
@@ -16,8 +17,13 @@ KEPT = 1e-8
 """Energy that rk4 may gain or lose, of that which moves; 2e-10 was seen."""
 
 
+SHAPES = [("four-bar", "auto"), ("five-bar", "proximal"), ("slide", "auto"), ("bennett", "auto")]
+
 PATIENCE = 8
 """Steps of dependent rows after which rollouts compile code that takes these."""
+
+GAP_OF_WINDOWS = 1e-6
+"""Difference of angles of windows in a row after the flat position, where rows hold little; 5e-8 was seen."""
 
 FLAT = 1e-8
 """Difference of two cranks after the flat position: round-off over the angle of the step nearest to it."""
@@ -154,47 +160,37 @@ def both_cuts(shape, seed):
     return [(*both, *state) for both, state in zip(made, states, strict=True)]
 
 
-SHAPES = ["four-bar", "five-bar", "parallelogram", "slide", "bennett", "bricard"]
-
-
-@pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-@pytest.mark.parametrize(("shape", "method"), [*((shape, "auto") for shape in SHAPES), ("bricard", "proximal")])
-def test_loops_on_the_ground_and_between_links_are_the_same(shape, method, made_again):
-    """By either integrator: trajectories, statuses, and two steps of 1,200 at most that leave compiled code."""
-    ends = {"rk4": [], "semi-implicit": []}
-    for tree, loop, q, v, at in both_cuts(shape, 3):
-        for integrator, found in ends.items():
-            step = ds.compile(tree, loop, "step", integrator=integrator, method=method)
-            assert step.method == "proximal"
-            qs, vs, status = ds.rollout(step, q, v, np.zeros((300, tree.nv)), 1e-3, return_status=True)
-            assert {s.name for s in status} <= {"REDUNDANT", "CONFLICTING" if integrator == "semi-implicit" else ""}
-            assert made_again["steps"] <= 2
-            gaps, rates = ds.compile(tree, loop, "constraint_errors")(qs, vs)
-            assert np.abs(gaps).max() < (1e-10 if integrator == "rk4" else 1e-7)
-            assert np.abs(rates).max() < (1e-9 if integrator == "rk4" else 1e-4)
-            total, moving = energy(tree, qs, vs)
-            assert np.ptp(total) < (KEPT if integrator == "rk4" else 0.05) * max(moving, 1.0)
-            found.append(qs[:, at])
-    assert np.abs(ends["rk4"][0] - ends["rk4"][1]).max() < SAME
-    assert np.abs(ends["semi-implicit"][0] - ends["semi-implicit"][1]).max() < 0.02  # other coordinates: order 1
-
-
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
 @pytest.mark.parametrize(("integrator", "dt", "order"), [("rk4", 4e-3, 4), ("semi-implicit", 1e-3, 1)])
-@pytest.mark.parametrize("shape", ["four-bar", "slide", "bennett"])
-def test_what_is_taken_back_leaves_the_order_of_the_integrator(shape, integrator, dt, order, made_again):
-    """Rows of Bennett's ring are dependent where it is closed, and nearly so at stages."""
-    tree, loop, q, v, _ = both_cuts(shape, 1)[1]
-    step, last = ds.compile(tree, loop, "step", integrator=integrator), []
-    for part in (1, 2, 16):
-        steps = round(0.16 / dt) * part
-        last.append(ds.rollout(step, q, v, np.zeros((steps, tree.nv)), dt / part)[0][-1])
-    coarse, fine = (np.abs(x - last[2]).max() for x in last[:2])
-    exact = (1.0 - 16.0**-order) / (0.5**order - 16.0**-order)
-    assert coarse > 1e-11 and not made_again
-    assert 0.75 * exact < coarse / fine < 1.35 * exact
+@pytest.mark.parametrize(("shape", "method"), SHAPES)
+def test_loops_on_the_ground_and_between_links_are_the_same(shape, method, integrator, dt, order, made_again):
+    """Both have the order of the integrator, in compiled code: what is taken back after steps leaves it.
+
+    Rows of Bennett's ring are dependent where it is closed, and nearly so at stages.
+    """
+    ends = []
+    for tree, loop, q, v, at in both_cuts(shape, 1):
+        step, last = ds.compile(tree, loop, "step", integrator=integrator, method=method), []
+        assert step.method == "proximal"
+        for part in (1, 2, 16):
+            steps = round(0.16 / dt) * part
+            qs, vs = ds.rollout(step, q, v, np.zeros((steps, tree.nv)), dt / part)
+            last.append(qs[-1])
+        coarse, fine = (np.abs(x - last[2]).max() for x in last[:2])
+        exact = (1.0 - 16.0**-order) / (0.5**order - 16.0**-order)
+        assert coarse > 3e-12 and 0.75 * exact < coarse / fine < 1.35 * exact
+        gaps, rates = ds.compile(tree, loop, "constraint_errors")(qs, vs)
+        assert np.abs(gaps).max() < (1e-10 if integrator == "rk4" else 1e-7)
+        assert np.abs(rates).max() < (1e-9 if integrator == "rk4" else 1e-4)
+        total, moving = energy(tree, qs, vs)
+        assert np.ptp(total) < (KEPT if integrator == "rk4" else 0.005) * max(moving, 1.0)
+        ends.append(last[-1][at])
+        some = np.zeros((3, tree.nv))
+        status = ds.rollout(step, q, v, some, dt, return_status=True).status
+        assert {s.name for s in status} <= {"REDUNDANT", "CONFLICTING" if integrator == "semi-implicit" else ""}
+    assert not made_again
+    assert np.abs(ends[0] - ends[1]).max() < (SAME if integrator == "rk4" else 2e-3)  # other coordinates: order 1
 
 
 def crossing(rate):
@@ -223,47 +219,56 @@ def test_machine_code_goes_on_after_a_step(integrator, angle, made_again):
 
 
 @pytest.mark.usefixtures("one_lane")
-@pytest.mark.slow
-def test_rows_that_are_dependent_where_a_rollout_starts(made_again):
-    """A hinge that names no place in the world: nothing but the states of the rollout tells that rows depend."""
-    tree, loop, q, v, _ = both_cuts("bricard", 0)[1]
-    held = ds.Hinge(loop.first, axis=loop.axis)
-    found = []
-    for one in (loop, held):
-        step = ds.compile(tree, one, "step", integrator="rk4")
-        found.append(ds.rollout(step, q, v, np.zeros((200, tree.nv)), 1e-3, return_status=True))
-    assert 1 <= made_again["steps"] <= PATIENCE
-    assert {s.name for s in found[1][2]} == {"REDUNDANT"}
-    assert np.abs(found[0][0] - found[1][0]).max() < SAME
+def test_windows_in_a_row_stay_in_machine_code_at_rest_and_where_they_are_flat(made_again):
+    """Nothing accelerates at rest; pivots of all loops are small at the flat position, and solutions are fine."""
+    windows = four_bars(2)
+    tree, turns = windows.tree, np.array([-1.0 if "coupler" in name else 1.0 for name in windows.tree.joint_names])
+    step = ds.compile(tree, windows.constraints, "step", integrator="rk4", gravity=(0, 0, -9.81))
+    angles, rates = np.array([[0.0], [0.5 * np.pi]]), np.array([[0.0], [1.0]])
+    for _ in range(2):  # the second one knows the surer program from the start on
+        qs, vs = ds.rollout(step, angles * turns, rates * turns, np.zeros((30, 2, tree.nv)), 1e-3)
+        assert not made_again
+        assert np.abs(qs[:, 0]).max() < 1e-13
+        assert np.abs(qs * turns - (qs * turns)[..., :1]).max() < GAP_OF_WINDOWS
+        assert np.ptp(windows.energy(qs, vs), axis=0).max() < 1e-4 * windows.energy(qs, vs)[0, 0]
 
 
 @pytest.mark.usefixtures("one_lane")
 @pytest.mark.slow
-@pytest.mark.parametrize("integrator", ["semi-implicit", "rk4"])
-@pytest.mark.parametrize(("shape", "closure"), [("four-bar", "hinge"), ("slide", "point"), ("bricard", "hinge")])
+def test_rows_that_are_dependent_where_a_rollout_starts(made_again):
+    """A hinge that names no place in the world: nothing but the states of the rollout tells that rows lose rank."""
+    tree, loop, q, v, _ = both_cuts("bennett", 1)[1]
+    held = ds.Hinge(loop.first, axis=loop.axis)
+    steps = [ds.compile(tree, one, "step", integrator="rk4") for one in (loop, held)]
+    found = [ds.rollout(step, q, v, np.zeros((40, tree.nv)), 4e-3, return_status=True) for step in steps]
+    assert 1 <= made_again["steps"] <= PATIENCE
+    assert {s.name for s in found[1][2][PATIENCE:]} == {"REDUNDANT"}
+    assert np.abs(found[0][0] - found[1][0]).max() < 1e-9  # errors of order 4; 2e-11 was seen
+
+
+@pytest.mark.usefixtures("one_lane")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "closure", "integrator"), [("four-bar", "hinge", "semi-implicit"), ("slide", "point", "rk4")]
+)
 def test_frames_held_to_the_world_stay_where_they_start(shape, closure, integrator, made_again):
-    """Each trajectory of a batch at a place of its own, as if the constraint named it."""
-    tree, loop = mechanism(shape, 3, "ground", closure)
+    """Each trajectory of a batch at a place of its own."""
+    tree, loop = mechanism(shape, 1, "ground", closure)
     held = ds.Point(loop.first) if closure == "point" else ds.Hinge(loop.first, axis=loop.axis)
+    q, v = start_of(tree, loop, 1)
+    starts, zero = np.stack([q, q + 0.1]), np.zeros((200, tree.nv))
+    null = np.linalg.svd(J := ds.jacobian(tree, [held], starts[1]))[2][np.linalg.matrix_rank(J, 1e-7) :]
+    rates = np.stack([v, null.T @ (null @ v)])
     step = ds.compile(tree, held, "step", integrator=integrator)
-    q, v = start_of(tree, loop, 3)
-    starts = np.stack([q, q if shape == "bricard" else q + 0.1])  # where rows are independent, nothing moves
-    J = ds.jacobian(tree, [held], starts[1])
-    null = np.linalg.svd(J)[2][np.linalg.matrix_rank(J, 1e-7) :]
-    rates = np.stack([v, 0.5 * null.T @ (null @ v)])
-    zero = np.zeros((400, tree.nv))
     qs, vs, _ = ds.rollout(step, starts, rates, zero, 1e-3, return_status=True)
     assert made_again["steps"] <= PATIENCE
-    for k, start in enumerate(starts):
-        place = ds.forward_kinematics(tree, start, loop.first)
-        at = ds.Frame("world", place[:3, 3], place[:3, :3])
-        named = ds.Point(loop.first, at) if closure == "point" else ds.Hinge(loop.first, at, loop.axis)
-        gaps, speeds = ds.compile(tree, named, "constraint_errors")(qs[:, k], vs[:, k])
-        assert np.abs(gaps).max() < (1e-10 if integrator == "rk4" else 1e-7)
-        assert np.abs(speeds).max() < (1e-9 if integrator == "rk4" else 1e-4)
-        step = ds.compile(tree, named, "step", integrator=integrator)
-        alone = ds.rollout(step, start, rates[k], zero, 1e-3, return_status=True).q
-        assert np.abs(alone - qs[:, k]).max() < SAME
+    places = ds.forward_kinematics(tree, qs, loop.first)
+    away = (places - places[0])[..., :3, :] @ np.append(loop.axis if closure == "hinge" else np.zeros(3), 1.0)
+    assert np.ptp(qs, axis=0).max() > 1e-2 and np.abs(away).max() < (1e-10 if integrator == "rk4" else 1e-7)
+    speeds = ds.compile(tree, loop, "constraint_errors")(qs[:, 0], vs[:, 0]).velocities
+    assert np.abs(speeds).max() < (1e-9 if integrator == "rk4" else 1e-4)
+    named = ds.compile(tree, loop, "step", integrator=integrator)
+    assert np.abs(ds.rollout(named, q, v, zero, 1e-3).q - qs[:, 0]).max() < SAME
 
 
 def test_feet_of_robots_that_float_are_left_as_they_are():

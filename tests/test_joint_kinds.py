@@ -198,8 +198,7 @@ def with_screws(root, seed, armature=0.2, damping=0.3):
 SCREW = joint_kinds.SCREW
 
 
-@both_roots
-@pytest.mark.parametrize("armature", [0.0, 0.2])
+@pytest.mark.parametrize(("root", "armature"), [("fixed", 0.0), ("floating", 0.2)])
 def test_screws_are_slides_that_hinges_drive(root, armature):
     """Kinematics, energies, forces and accelerations, with constraints on links and on screws, by every method."""
     tree, twin, (N, Nq), rows, rng = with_screws(root, 7, armature)

@@ -177,7 +177,7 @@ def constrained(mechanism, textbook):
 
 
 @pytest.mark.slow
-@examples(30)
+@examples(15)
 @given(mechanisms)
 def test_every_method_against_the_textbook(mechanism):
     tree = mechanism.tree

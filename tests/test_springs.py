@@ -9,7 +9,7 @@ import delassus as ds
 from delassus.contact import Box, Collider, HalfSpace, Sphere
 from random_trees import MIXED, TURNS_OR_SLIDES, some_actuator, some_mechanism
 from test_closed_loops import consistent
-from tools import random_frame
+from tools import error, random_frame
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
@@ -414,20 +414,18 @@ def test_tendons_between_two_sites_are_mujocos(seed):
 
 
 @pytest.mark.peer
-def test_springs_of_a_file_act_or_are_refused():
-    """Rows leave them out; forces would be wrong without them, unless springs of the file are not to act."""
+def test_springs_of_a_file_act_where_joint_springs_do():
+    """Rows leave them out."""
     pytest.importorskip("mujoco")
     text, rng = some_tendons(0, DT, STRAIGHT.format(100, 1, 0.5, 100, 1))
     tree, q, v = ds.load(text), rng.normal(size=4), np.zeros(4)
     assert [c.holds for c in tree.constraints] == [False] * 3 and not tree.report
     for call in (
-        lambda **given: ds.dynamics_derivatives(tree, q, v, v, **given),
-        lambda **given: ds.inverse_dynamics_derivatives(tree, q, v, v, **given),
-        lambda **given: ds.compile(tree, (), "step_derivatives", **given),
+        lambda **given: ds.dynamics_derivatives(tree, q, v, v, **given).dqdd_dq,
+        lambda **given: ds.inverse_dynamics_derivatives(tree, q, v, v, **given).dtau_dq,
+        lambda **given: ds.step_derivatives(tree, q, v, v, DT, **given).A,
     ):
-        with pytest.raises(ds.DelassusError, match=r"got SpringDamper.*pass passive='none', or replace\(tree"):
-            call()
-        call(passive="none")
+        assert error(call(), call(passive="none")) > 1e-6
     assert ds.delassus(tree, None, q).shape == (0, 0) and ds.mass_matrix(tree, q).shape == (4, 4)
     scene, kernel = ds.Scene.from_robot(text), ds.compile(tree, None, "contact_step")
     sim = ds.Simulator(scene, q0=q)
@@ -589,9 +587,12 @@ def some_loop(seed, n=5):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
 def test_any_gain_on_random_loops(seed):
-    """δ of 0.01 to 1e4 beside joints with stiffness to 1e9 and damping to 1e7: loops stay closed, energy falls."""
+    """δ of 0.01 to 1e4 beside joints with stiffness to 1e9 and damping to 1e7: loops stay closed, energy falls.
+
+    The loop of seed 3 is locked: its energies are round-off.
+    """
     scene, q, v, (frame, place), rng = some_loop(seed)
     usual = np.diagonal(ds.mass_matrix(scene.tree, q))
     for d in (0.01, 1.0, 1e2, 1e4):
@@ -667,8 +668,6 @@ def test_errors_name_springs():
         with pytest.raises(ds.DelassusError, match=text):
             ds.Scene(arm).attach(ds.SpringDamper(*given))
     spring = ds.SpringDamper("rod2", ds.Frame("world", (1, 0, 0)), 10.0)
-    with pytest.raises(ds.DelassusError, match=r"constraints that hold, of 'dynamics_derivatives'"):
-        ds.dynamics_derivatives(arm, np.zeros(2), np.zeros(2), np.zeros(2), spring)
     held = ds.Scene(arm, loops=[ds.Distance("rod2", ds.Frame("world", (1, 0, 0)))]).attach(spring)
     sim = ds.Simulator(held)
     sim.step()

@@ -520,14 +520,17 @@ def test_pinocchio_models(seed):
     """``pinocchio.Model`` → `Tree` → ``pinocchio.Model`` → `Tree`: joints in any order, of all types."""
     rng = np.random.default_rng(seed)
     kinds = [str(kind) for kind in rng.permutation([*SIMPLE])]
-    model = random_model(rng, kinds, depth_first=False)
+    model = random_model(rng, kinds, depth_first=seed % 2 == 0)
     model.gravity.linear = rng.normal(size=3)
     model.lowerPositionLimit[:], model.upperPositionLimit[:] = -rng.uniform(1, 2, (2, model.nq)) * [[1], [-1]]
     for values in (model.friction, model.effortLimit, model.velocityLimit):
         values[:] = rng.uniform(1, 2, model.nv)
     model.referenceConfigurations["home"] = ds.load(model).random(rng)
     tree = ds.load(model)
-    back = quietly(lambda: tree_to_pinocchio(tree))
+    if seed % 2:
+        with pytest.raises(ModelError, match="joints that are not numbered depth first"):
+            tree_to_pinocchio(tree, unsupported="refuse")
+    back = quietly(lambda: tree_to_pinocchio(tree, unsupported="ignore" if seed % 2 else "warn"))
     assert [*back.names] == [*model.names] and [*back.parents] == [*model.parents]
     assert [*back.idx_qs] == [*model.idx_qs] and back.name == model.name
     for a, b in zip(model.jointPlacements, back.jointPlacements, strict=True):
@@ -535,11 +538,31 @@ def test_pinocchio_models(seed):
     names = ("armature", "damping", "friction", "effortLimit", "velocityLimit")
     assert all(np.array_equal(getattr(model, name), getattr(back, name)) for name in names)
     v, a = rng.normal(size=(2, model.nv))
-    expected, found = (pin.rnea(m, m.createData(), tree.random(1), v, a) for m in (model, back))
+    q = tree.random(1)
+    expected, found = (pin.rnea(m, m.createData(), q, v, a) for m in (model, back))
     assert error(found, expected) < 10 * ROUND_OFF
+    assert error(found, ds.inverse_dynamics(tree, q, v, a, passive="none")) < 100 * ROUND_OFF
+    M = [np.triu(x) for x in (pin.crba(back, back.createData(), q), ds.mass_matrix(tree, q))]
+    assert (error(*M) < 100 * ROUND_OFF) == (not seed % 2)
     again = ds.load(back)
     assert_same(tree, again)
     assert error(again.reference_configurations["home"], tree.reference_configurations["home"]) < ROUND_OFF
+
+
+def test_universal_joints_go_on_as_hinges_of_massless_links(tmp_path):
+    """Euler angles, too: with the same ``q``, ``v`` and motion in every format, back and forth."""
+    rng = np.random.default_rng(0)
+    tree = ds.load(random_model(rng, ["Universal", "RX", "SphericalZYX"], parents_of=[0, 1, 2]))
+    q, v, tau = tree.random(rng), *rng.normal(size=(2, tree.nv))
+    wanted, given = ds.forward_dynamics(tree, q, v, tau, passive="none").qdd, {"unsupported": "ignore"}
+    for text in (tree.to_mjcf(**given), tree.to_urdf(**given), tree_to_pinocchio(tree, **given)):
+        back = quietly(lambda text=text: read(tmp_path, text) if isinstance(text, str) else ds.load(text))
+        assert back.joint_names == tree.joint_names
+        found = ds.forward_dynamics(back, q, v, tau, passive="none").qdd
+        bare = isinstance(text, str) and "<robot" in text  # URDF has no armature
+        assert bare or error(found, wanted) < 10 * ROUND_OFF
+        poses = (ds.forward_kinematics(x, q, "tool3") for x in (back, tree))
+        assert error(*poses) < ROUND_OFF
 
 
 def test_armature_along_axes_that_turn_or_do_not(tmp_path):

@@ -159,13 +159,17 @@ def direct(tree, what, states, constraints=(), method="auto", derivative="", **o
     return bind(tree, constraints, find_quantity(what), states, method, derivative, **options).run()
 
 
-def extended(tree, name, states, constraints=(), **options):
-    """Results by name as the direct functions compute them, in extended precision; states are (n, size)."""
+def bound_program(tree, name, states, constraints=(), **options):
+    """Program of a direct call, and the values of all its arguments by name."""
     bound = bind(tree, constraints, find_quantity(name), states, "auto", **options)
-    program, n = make_program(bound.request, with_rcond=False), len(next(iter(states.values())))
-    given = [np.broadcast_to(bound.values[a.name], (n, *a.shape)).reshape(n, -1) for a in bound.request.arguments]
-    x = np.concatenate(given, axis=1).astype(np.longdouble)
-    flat = np.concatenate(interpret_program(program, x), axis=-1)
+    return make_program(bound.request), bound.values
+
+
+def results_at(program, values, states, dtype=np.longdouble):
+    """Results by name of a program at states (n, size), all else as values of a direct call."""
+    n, values = len(next(iter(states.values()))), {**values, **states}
+    given = [np.broadcast_to(values[a.name], (n, *a.shape)).reshape(n, -1) for a in program.arguments]
+    flat = outputs_of(program, np.concatenate(given, axis=1).astype(dtype))
     return {r.name: flat[:, list(r.entries)].reshape(n, *r.shape) for r in program.results}
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from delassus.accuracy.rank import REGULAR_CONDITION, common_rank
 from delassus.algorithms.articulated import Articulated
@@ -83,6 +84,11 @@ def lose_rank_when_closed(tree: Tree, constraints: Constraints) -> bool:
     return closed is not None and closed[0] < _rank_anywhere(tree, constraints)
 
 
+def are_rows_of_loops(tree: Tree, constraints: Constraints) -> bool:
+    """Whether rows are those of closed loops (`Constraint.as_loop`), of the same rank, also where loops gape."""
+    return all(c.top(tree) == c.as_loop.top(tree) for c in constraints) and not lose_rank_when_closed(tree, constraints)
+
+
 @lru_cache(maxsize=256)
 @undisturbed
 def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
@@ -90,20 +96,24 @@ def are_always_dependent(tree: Tree, constraints: Constraints) -> bool:
     return bool(constraints) and _rank_anywhere(tree, constraints) < sum(c.size for c in constraints)
 
 
+def lose_rank_at(tree: Tree, constraints: Constraints, q: Array) -> bool:
+    """Whether fewer rows are independent at some of the configurations (k, nq) than at almost all."""
+    return bool(np.min(_ranks_at(tree, constraints, q, ROUND_OFF)) < _rank_anywhere(tree, constraints))
+
+
 def _rank_anywhere(tree: Tree, constraints: Constraints) -> int:
     """Rank of rows at almost all configurations."""
-    return _rank_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)), UNMOVED)[0]
+    return int(np.max(_ranks_at(tree, constraints, generic_configurations(tree, 0, (WANTED,)), UNMOVED)))
 
 
-def _rank_at(tree: Tree, constraints: Sequence[Constraint], q: Array, unmoved: float) -> tuple[int, int]:
-    """Largest rank of rows at configurations (k, nq), whose mobility is above some of its bound, and their number."""
+def _ranks_at(tree: Tree, constraints: Sequence[Constraint], q: Array, unmoved: float) -> NDArray[np.int_]:
+    """Ranks (k) of rows at configurations (k, nq), of those whose mobility is above some of its bound."""
 
     def made(problem: Problem) -> list[Matrix]:
         return [kjr(problem), from_entries(problem.ops, mobility_bound(problem, Articulated(problem)))]
 
     G, typical = at_configurations(tree, constraints, q, made)
-    least = np.max(unmoved * typical[..., 0], axis=0, initial=0.0)
-    return int(np.max(common_rank(G, least))), G.shape[-1]
+    return common_rank(G, np.max(unmoved * typical[..., 0], axis=0, initial=0.0))
 
 
 def closed_states(tree: Tree, constraints: Sequence[Constraint]) -> tuple[Array, Array] | None:
@@ -231,8 +241,8 @@ def _rank(tree: Tree, holding: Constraints) -> tuple[int, int, Array, Array] | N
         q = _closed_configurations(tree, loops)
         if not len(q):
             return None
-        rank, m = _rank_at(tree, holding, q, ROUND_OFF)
-    return rank, m, q, kept_closed(tree, loops, q)
+        rank = int(np.max(_ranks_at(tree, holding, q, ROUND_OFF)))
+    return rank, sum(c.size for c in holding), q, kept_closed(tree, loops, q)
 
 
 def kept_closed(tree: Tree, loops: Sequence[Constraint], q: Array) -> Array:

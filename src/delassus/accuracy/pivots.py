@@ -105,9 +105,10 @@ def by_pivots(
 
     ``outputs`` are the nodes of each result, ``usual`` gives states (n, inputs) by kind. Pivots are compared with what
     they are at these, at the kind at which they are smallest; with rows of any size, the inputs ``scaled``, by the
-    size that the rows have. Where ``is_solved``, all pivots count, as all rows of the system have to be independent;
-    else those that the results need. ``is_switched``: whether constraints can be off. What grows by more than ``known``
-    over the noise is round-off.
+    size that the rows have. Kinds at which a guard (`TraceOps.exact`) is always zero, as that of closed loops is where
+    these are open, do not count: such states are solved by another method. Where ``is_solved``, all pivots count, as
+    all rows of the system have to be independent; else those that the results need. ``is_switched``: whether
+    constraints can be off. What grows by more than ``known`` over the noise is round-off.
     """
     if not ops.pivots and max(ops.roundings.values(), default=0.0) <= CANCELLED:
         return None
@@ -125,7 +126,10 @@ def by_pivots(
     x = _with_loops(ops, traced, x)
     of_pivots = [size for _, size, *_ in at] if is_solved else ()
     found, error, regular = _measured(graph, x, of_pivots, ops.rounding, known)
-    sizes = [_size(found, size, squared) for _, size, squared, _ in at]
+    guards = [found[place[node]] for node, *_ in pivots if node in ops.exact and traced.op[node] != Op.CONSTANT]
+    meant = _with_guards_on(guards, kind)
+    x, kind, error, regular = x[meant], kind[meant], error[meant], regular[meant]
+    sizes = [_size(found, size, squared)[meant] for _, size, squared, _ in at]
     kinds = [regular & (kind == k) for k in range(len(states)) if np.any(regular & (kind == k))]
     references = [min((_usual(size[some], is_switched) for some in kinds), default=0.0) for size in sizes]
     if not all(references) or np.count_nonzero(regular) <= REGULAR_FRACTION * len(x):
@@ -153,6 +157,12 @@ def by_pivots(
     if not pivots and growth <= COARSE:
         return None
     return ByPivots(product * lost, product, chains * lost, error / NOISE)
+
+
+def _with_guards_on(guards: Sequence[Array], kind: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """States of kinds at which each guard is on somewhere; all states if there are none."""
+    on = [k for k in np.unique(kind).tolist() if all(np.any(guard[kind == k] > 0.0) for guard in guards)]
+    return np.isin(kind, on) | (not on)
 
 
 def _with_loops(ops: TraceOps, graph: Graph, x: Array) -> Array:

@@ -70,8 +70,9 @@ class Problem:
         Links whose inertia gets an addition with each call.
     coordinates : sequence of Coordinate, optional
         Where each entry of the tree's configuration is in ``q``, if ``q`` is that of another tree of the same robot.
-    active : state vector, optional
-        For each constraint 1 if it acts and 0 if it is off: its rows are multiplied by that (see `relaxed`).
+    active : sequence of scalars and None, optional
+        For each constraint 1 if it acts and 0 if it is off: its rows are multiplied by that (see `relaxed`); None of
+        one that always acts.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Problem:
         given: Sequence[Any] = (),
         payloads: Sequence[str] = (),
         coordinates: Sequence[Coordinate] | None = None,
-        active: Any = None,
+        active: Sequence[Scalar | None] | None = None,
     ) -> None:
         self.ops, self.tree, self.constraints = ops, tree, tuple(constraints)
         self.rows = row_slices(self.constraints)
@@ -150,9 +151,21 @@ class Problem:
         given = [x for k in constraints for x in self._given[ends[k] : ends[k + 1]]] + self._given[ends[-1] :]
         active = None
         if self._active is not None:
-            active = [self.ops.flag(self._active, k) for k in constraints]
+            active = [self._active[k] for k in constraints]
         held = [self.constraints[k] for k in constraints]
         return Problem(self.ops, self.tree, held, q, given, self.payloads, active=active)
+
+    def without_springs(self) -> Problem:
+        """The same problem whose springs are off."""
+        springs = [not c.holds for c in self.constraints]
+        if not any(springs):
+            return self
+        flags = [0.0 if is_off else self.flag(k) for k, is_off in enumerate(springs)]
+        other = Problem(
+            self.ops, self.tree, self.constraints, self.q, self._given, self.payloads, self._coordinates, flags
+        )  # fmt: skip
+        other.X = self.X
+        return other
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
@@ -316,7 +329,7 @@ class Problem:
 
     def flag(self, constraint: int) -> Scalar | None:
         """1 if a constraint acts, 0 if it is off; None if constraints cannot be switched."""
-        return None if self._active is None else self.ops.flag(self._active, constraint)
+        return None if self._active is None else self._active[constraint]
 
     def switched(self, constraint: int, rows: Matrix) -> Matrix:
         """Rows of a constraint, multiplied by its flag."""

@@ -225,8 +225,8 @@ def dynamics_hessian(
     those by ``δ`` at zero, so that they are symmetric. Those of free, ball and planar joints differ from derivatives of
     ``dqdd_dq`` along the tangent by half a bracket: ``∂_k (∂_j q̈) = ∂²q̈/∂δ_j∂δ_k + ½ Σ_l c_l ∂_l q̈`` with
     ``[s_k, s_j] = Σ_l c_l s_l``, of which Pinocchio's second derivatives of inverse dynamics hold the left side.
-    Derivatives by velocity and joint force, and twice by joint forces, are zero. Of robots of more than 49 degrees of
-    freedom these are too many numbers for one program: compile ``"dynamics_hessian"`` with some ``outputs``.
+    Derivatives by velocity and joint force, and twice by joint forces, are zero. What needs more memory than there is,
+    4 kB a number, is refused: compile ``"dynamics_hessian"`` with some ``outputs``.
 
     Returns
     -------

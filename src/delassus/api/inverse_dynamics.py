@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from delassus.accuracy.status import CONFLICT, LEAST_SIZE
 from delassus.api.direct import bind
 from delassus.api.kinematics import jacobian
-from delassus.constraints import Bushing, SpringDamper, check_constraints, row_slices
+from delassus.constraints import Bushing, Constraint, SpringDamper, check_constraints, row_slices
+from delassus.errors import ConstraintError
 from delassus.frozen import Explained, Frozen
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.inverse_dynamics import (
@@ -159,7 +160,7 @@ def inverse_dynamics(
     method : {"auto", "orthogonal", "cluster-rnea"}
         With constraints: ``"orthogonal"``, which "auto" takes, finds which equations are independent state by state;
         ``"cluster-rnea"`` is for motors whose joints determine all others, takes far fewer operations, and neither
-        weights nor friction.
+        weights nor friction. "auto" of kernels takes it where it needs fewer operations and results are the same.
     weights : (..., nv + m) array_like, optional
         Of the squares of joint forces (those of joints without motors do not matter), then of the forces along the rows
         of all constraints; positive.
@@ -208,10 +209,11 @@ def inverse_dynamics(
     is_plain = isinstance(constraints, tuple) and not constraints
     constraints = None if constraints is None else check_constraints(tree, constraints)
     if motors is None and (is_plain or (constraints and not any(c.holds for c in constraints))):
-        refused = {} if method == AUTO else {"method": method}
+        refused = {} if isinstance(method, str) and method == AUTO else {"method": method}
         return bind(tree, constraints, INVERSE_DYNAMICS, states, AUTO, **given, **refused).run()["tau"]
     motors = "actuated" if motors is None else motors
-    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, method, motors=motors, **given)
+    taken = "orthogonal" if isinstance(method, str) and method == AUTO else method
+    bound = bind(tree, constraints, INVERSE_DYNAMICS, states, taken, motors=motors, **given)
 
     def with_status(bound: Any, found: dict[str, Array]) -> InverseDynamics:
         rank, f = found["rank"].astype(int), found["forces"]
@@ -258,6 +260,16 @@ def _exceeds(residual: Array, made_of: Array, rounding: float) -> NDArray[np.boo
     return np.asarray(np.any(residual > rounding * (made_of + least), axis=-1))
 
 
+def _springs(tree: Tree, constraints: OnlySprings) -> tuple[Constraint, ...]:
+    """Springs, checked."""
+    given = check_constraints(tree, constraints)
+    for c in given:
+        if c.holds:
+            wanted = "springs alone, without motors"
+            raise ConstraintError("constraints", wanted, repr(c), "Compile 'inverse_dynamics' with motors=.")
+    return given
+
+
 class InverseDynamicsDerivatives(NamedTuple):
     """What `inverse_dynamics_derivatives` returns."""
 
@@ -267,11 +279,13 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 def inverse_dynamics_derivatives(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
-) -> InverseDynamicsDerivatives:
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: OnlySprings = (), *,
+    payloads: Payloads = None, **given: Unpack[Surroundings],
+) -> InverseDynamicsDerivatives:  # fmt: skip
     """Derivatives of the joint forces of `inverse_dynamics` with positions, velocities and accelerations.
 
-    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d). Positions change along the
+    Takes what `inverse_dynamics` takes without ``motors``, springs alone as ``constraints``, and raises what that
+    raises, `ConstraintError` for constraints that hold, too. Analytic, at O(n d). Positions change along the
     tangent of the configuration, in the sense of ``tree.integrate(q, δ)``: for free and ball joints ``δ`` is in the
     frame of their link, as ``v`` is, which is Pinocchio's convention. Wrenches stay fixed in their frames. With
     ``v = qdd = 0`` the first are those of generalised gravity, and with wrenches of static torques. Derivatives of all
@@ -298,7 +312,8 @@ def inverse_dynamics_derivatives(
     True
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    found = bind(tree, (), INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
+    springs = _springs(tree, constraints)
+    found = bind(tree, springs, INVERSE_DYNAMICS_DERIVATIVES, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsDerivatives(*(found[name] for name in InverseDynamicsDerivatives._fields))
 
 
@@ -312,11 +327,12 @@ class InverseDynamicsHessian(NamedTuple):
 
 
 def inverse_dynamics_hessian(
-    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, *, payloads: Payloads = None, **given: Unpack[Surroundings]
-) -> InverseDynamicsHessian:
+    tree: Tree, q: ArrayLike, v: ArrayLike, qdd: ArrayLike, constraints: OnlySprings = (), *,
+    payloads: Payloads = None, **given: Unpack[Surroundings],
+) -> InverseDynamicsHessian:  # fmt: skip
     """Second derivatives of the joint forces of `inverse_dynamics`.
 
-    Takes what `inverse_dynamics` takes, and raises what that raises. Analytic, at O(n d²). Positions change as
+    Takes what `inverse_dynamics_derivatives` takes, and raises the same. Analytic, at O(n d²). Positions change as
     ``tree.integrate(q, δ)``, and derivatives are those by ``δ`` at zero, as of `dynamics_hessian`: between hinges and
     slides these are ``pinocchio.ComputeRNEASecondOrderDerivatives``. Other pairs have none.
 
@@ -342,7 +358,8 @@ def inverse_dynamics_hessian(
     ((7, 7, 7), True)
     """
     states = {"q": q, "v": v, "qdd": qdd}
-    found = bind(tree, (), INVERSE_DYNAMICS_HESSIAN, states, AUTO, payloads=payloads, **given).run()
+    springs = _springs(tree, constraints)
+    found = bind(tree, springs, INVERSE_DYNAMICS_HESSIAN, states, AUTO, payloads=payloads, **given).run()
     return InverseDynamicsHessian(*(found[name] for name in InverseDynamicsHessian._fields))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numpy.typing import ArrayLike
 
 from delassus.api.direct import bind
+from delassus.constraints import check_constraints
 from delassus.model.tree import Tree
 from delassus.quantities.declarations.momentum import (
     CENTRE_OF_MASS,
@@ -47,7 +48,7 @@ def potential_energy(
     """Potential energy (...,) in J: of springs, and of gravity (zero at the world's origin) where nothing balances it.
 
     Takes ``tree``, ``q``, ``gravity``, ``passive`` and ``payloads`` as `forward_dynamics` does, and raises the same. Of
-    ``constraints``, each `SpringDamper` and `Bushing` counts; those of the robot's file do always.
+    ``constraints``, each `SpringDamper` and `Bushing` counts, and no other; those of the robot's file do always.
 
     Examples
     --------
@@ -59,7 +60,8 @@ def potential_energy(
     >>> bool(ds.potential_energy(arm, [0.1] * 7, spring) > ds.potential_energy(arm, [0.1] * 7))
     True
     """
-    bound = bind(tree, constraints, POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
+    springs = tuple(c for c in check_constraints(tree, constraints) if not c.holds) if constraints else ()
+    bound = bind(tree, springs, POTENTIAL_ENERGY, {"q": q}, gravity=gravity, passive=passive, payloads=payloads)
     return bound.run()["potential"][()]
 
 

@@ -62,12 +62,6 @@ BLOCK = 64
 WORKSPACE = 1 << 21
 """Bytes of a workspace from which on blocks are smaller, down to two vectors of states."""
 
-STACK = 1 << 16
-"""Bytes of a workspace that is on the stack, of which threads may have half a megabyte: larger ones are allocated."""
-
-LINE = 64
-"""Bytes of a cache line."""
-
 PROGRAMS = 32
 """Programs for which a copy of the machine has functions."""
 
@@ -80,7 +74,7 @@ def machine(scalar: str, lanes: int, has_fma: bool) -> str:
             _EvaluatorCode(scalar, lanes, has_fma, 1, "few"),
             _EvaluatorCode(scalar, lanes, has_fma, TOGETHER, "many"),
         ]
-    head = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
+    head = f"@programs = global [{PROGRAMS} x ptr] zeroinitializer"
     texts = [part.function() for part in parts]
     declarations = sorted({line for part in parts for line in part.text.declarations})
     return "\n\n".join([head, *declarations, *texts, _span(lanes), *map(_span_of, range(PROGRAMS))]) + "\n"
@@ -175,7 +169,8 @@ class _EvaluatorCode:
             vectors = self._do(f"mul i64 {units}, {self.together}")
             row = self._do(f"mul i64 {vectors}, {width}")
         of_places = self._do(f"mul i64 {n_places}, {row}")
-        workspace = self._memory(self._do(f"add i64 {of_places}, {self._do(f'mul i64 {n_constants}, {width}')}"))
+        workspace = "%workspace"
+        self.text.allocate(workspace, self._do(f"add i64 {of_places}, {self._do(f'mul i64 {n_constants}, {width}')}"))
         repeated = self._do(f"getelementptr i8, ptr {workspace}, i64 {of_places}")  # constants lie behind the slots
         self._repeat_constants(repeated, constants, n_constants)
         at = self._do(f"add i64 %first, {self._begin_loop('state', '%n')}") if self.lanes == 1 else "%first"
@@ -184,23 +179,12 @@ class _EvaluatorCode:
         self._copy(workspace, repeated, n_places, row, at, vectors, is_in=False)
         if self.lanes == 1:
             self._end_loop("state", "%n")
-        self._line("call void @free(ptr %taken)")
+        self.text.free()
         body = "\n".join(f"  {line}" for line in self.text.lines)
         return (
             f"define internal void @{self.name}(ptr %program, ptr %arrays, i64 %first, i64 %n) noinline {ATTRIBUTES} "
             f"{{\n{body}\n  ret void\n}}"
         )
-
-    def _memory(self, size: str) -> str:
-        """Address of so many bytes, at a cache line: on the stack if they are few, else ``%taken``, which is freed."""
-        is_large = self._do(f"icmp ugt i64 {size}, {STACK}")
-        room = self._do(f"select i1 {is_large}, i64 0, i64 {size}")
-        self._line(f"%reserved = alloca i8, i64 {room}, align {LINE}", f"br i1 {is_large}, label %large, label %small")
-        self._line("large:", f"%more = add i64 {size}, {LINE - 1}", "%new = call ptr @malloc(i64 %more)")
-        self._line("br label %small", "small:", "%taken = phi ptr [ null, %0 ], [ %new, %large ]")
-        behind = self._do(f"ptrtoint ptr {self._do(f'getelementptr i8, ptr %taken, i64 {LINE - 1}')} to i64")
-        aligned = self._do(f"inttoptr i64 {self._do(f'and i64 {behind}, -{LINE}')} to ptr")
-        return self._do(f"select i1 {is_large}, ptr {aligned}, ptr %reserved")
 
     # -- loops -------------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,13 @@ class Goal:
     pose: Pose | None = None
     compliance: Matrix | None = None
 
+    def gains(self, size: int) -> tuple[list[Scalar] | None, list[Scalar] | None]:
+        """Gains of the velocity and of the position error of each row; None without."""
+        if self.row_gains is not None:
+            return self.row_gains
+        beta, alpha = self.velocity_gain, self.position_gain
+        return None if beta is None else [beta] * size, None if alpha is None else [alpha] * size
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -286,7 +293,7 @@ class Constraint(ByContent):
     @property
     def is_loop(self) -> bool:
         """Whether it always holds two frames to each other that stay where they are on their links."""
-        return len(self.frames) == 2 and not any(frame.given for frame in self.frames)
+        return self.holds and len(self.frames) == 2 and not any(frame.given for frame in self.frames)
 
     @property
     def holds(self) -> bool:

@@ -178,7 +178,30 @@ class Orientation(FrameConstraint):
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Prismatic(FrameConstraint):
+class _Pair(FrameConstraint):
+    """Rows of a pair with an axis, in the axes of the first frame."""
+
+    axes: Axes = field(init=False)
+    axis: Array
+
+    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
+        across = _across(axis, f"axis of a {type(self).__name__.lower()} pair")
+        self._set_attributes(axis=read_only(axis))
+        self._set_rows(first, second, self._held(_unit(self.axis), across), "local")
+
+    def _held(self, along: Array, across: Array) -> Array:
+        """Rows (m, 6) by the unit vector ``along`` the axis and two (2, 3) ``across`` it."""
+        raise NotImplementedError
+
+    @property
+    def free_axis(self) -> Array | None:
+        """Its axis, of length one; None where frames do not turn."""
+        assert self.rows is not None
+        turning = np.count_nonzero(self.rows[:, ANGULAR].any(axis=1)) < 3
+        return _unit(self.axis) if turning else None
+
+
+class Prismatic(_Pair):
     """Five rows: the two frames only slide relative to each other, along ``axis``; they do not rotate.
 
     Parameters
@@ -203,17 +226,13 @@ class Prismatic(FrameConstraint):
     5
     """
 
-    axes: Axes = field(init=False)
-    axis: Array
+    __slots__ = ()
 
-    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
-        across = _across(axis, "axis of a prismatic pair")
-        self._set_rows(first, second, _rows(across, np.eye(3)), "local")
-        self._set_attributes(axis=read_only(axis))
+    def _held(self, along: Array, across: Array) -> Array:
+        return _rows(across, np.eye(3))
 
 
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Cylindrical(FrameConstraint):
+class Cylindrical(_Pair):
     """Four rows: the two frames slide along ``axis`` and rotate about it, and move in no other way.
 
     Parameters
@@ -238,22 +257,13 @@ class Cylindrical(FrameConstraint):
     4
     """
 
-    axes: Axes = field(init=False)
-    axis: Array
+    __slots__ = ()
 
-    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
-        across = _across(axis, "axis of a cylindrical pair")
-        self._set_rows(first, second, _rows(across, across), "local")
-        self._set_attributes(axis=read_only(axis))
-
-    @property
-    def free_axis(self) -> Array:
-        """Its axis, of length one."""
-        return _unit(self.axis)
+    def _held(self, along: Array, across: Array) -> Array:
+        return _rows(across, across)
 
 
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Planar(FrameConstraint):
+class Planar(_Pair):
     """Three rows: the first origin stays in the plane across ``axis`` through the second one; frames turn about it.
 
     Parameters
@@ -278,18 +288,10 @@ class Planar(FrameConstraint):
     3
     """
 
-    axes: Axes = field(init=False)
-    axis: Array
+    __slots__ = ()
 
-    def __init__(self, first: str | Frame, second: str | Frame | None = None, axis: ArrayLike = (0, 0, 1)) -> None:
-        across = _across(axis, "axis of a planar pair")
-        self._set_rows(first, second, _rows(_unit(read_only(axis))[None], across), "local")
-        self._set_attributes(axis=read_only(axis))
-
-    @property
-    def free_axis(self) -> Array:
-        """Its axis, of length one."""
-        return _unit(self.axis)
+    def _held(self, along: Array, across: Array) -> Array:
+        return _rows(along[None], across)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)

@@ -103,11 +103,6 @@ class SpringDamper(Distance):
         """It is a force, and holds nothing."""
         return False
 
-    @property
-    def is_loop(self) -> bool:
-        """It is none."""
-        return False
-
     def check(self, tree: Tree) -> None:
         """Refuse a robot that it does not fit: raises `UnknownNameError` or `ConstraintError`."""
         Distance.check(self, tree)
@@ -215,11 +210,6 @@ class Bushing(FrameConstraint):
     @property
     def holds(self) -> bool:
         """It is a force, and holds nothing."""
-        return False
-
-    @property
-    def is_loop(self) -> bool:
-        """It is none."""
         return False
 
     def check(self, tree: Tree) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from delassus.errors import ModelError
 from delassus.formats.text import numbers
 from delassus.model.describe import SAME
-from delassus.model.topology import GRAVITY, Topology
+from delassus.model.topology import GRAVITY, WORLD, Topology
 from delassus.spatial.joint_kinds import BALL, COS_SIN, FREE, PLANAR, PRISMATIC, REVOLUTE, SCREW, TRANSLATION, JointKind
 from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY
@@ -82,6 +82,9 @@ def _pulls(joint: Joint, q: Array) -> bool:
 FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], ...] = (
     # of trees, that writers leave out
     ({URDF, MJCF, SDF}, "joints that get other places in q and v", "reordered"),
+    ({PINOCCHIO}, "joints that are not numbered depth first, with which crba and constraintDynamics are wrong",
+        lambda tree: [tree.joint_names[i] for i in tree.root_to_leaves()
+                      if tree.parents[i] != WORLD and tree.parents[i] not in tree.support(i - 1)]),
     ({URDF, MJCF, SDF}, "links whose frames are not at their joints, which become frames", "moved"),
     ({MJCF}, "frames of links without mass", "lost"),
     ({URDF}, "armature of joints", _joints(lambda j: j.armature.any())),

@@ -116,15 +116,15 @@ def tree_to_pinocchio(tree: Tree, *, unsupported: Unsupported = "warn") -> Any:
     the frames of planar joints whose axes are not z: Pinocchio takes no others there.
 
     Where joints are not numbered depth first, as after `Tree.attach` on a link that is no leaf, Pinocchio's functions
-    that make the mass matrix (``crba``, ``constraintDynamics``) are wrong, which its ``model.check`` finds; ``rnea``
-    and ``aba`` are right.
+    that make the mass matrix (``crba``, ``constraintDynamics``) are wrong, which ``unsupported`` tells; ``rnea`` and
+    ``aba`` are right.
 
     Parameters
     ----------
     tree : Tree
     unsupported : {"warn", "refuse", "ignore"}
-        What to do about what a model cannot hold: gravity compensation, springs, constraints, actuators, limits of
-        joints of several degrees of freedom.
+        What to do about what a model cannot hold: joints that are not numbered depth first, gravity compensation,
+        springs, constraints, actuators, limits of joints of several degrees of freedom.
 
     Raises
     ------

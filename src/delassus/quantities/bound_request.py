@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -71,6 +72,8 @@ IDLE = 0.1
 IDLE_QDD = 0.01
 """The same of accelerations that these cause where loops are open by a little: errors are a hundred times that."""
 
+IDLE_AT_STAGES = 1e3
+"""The same of gaps of loops at stages of steps, which follow loops all the same."""
 
 WORST_COLUMN = 3.0
 """By how much single columns of derivatives err more than their sums with signs at random, in which errors average."""
@@ -128,8 +131,13 @@ class BoundRequest:
         request = self.request
         given = [self.values[i.name] for i in inputs_of(self.constraints, request.payloads)]
         q = self.values["q"] if q is None else q
-        active = self.values.get("active")
+        active = self._flags("active") if "active" in self.values else None
         return Problem(self.ops, self.tree, self.constraints, q, given, request.payloads, active=active)
+
+    def _flags(self, name: str) -> list[Scalar | None]:
+        """Flag of each constraint, that comes with each call; None of springs, which have none."""
+        numbers = itertools.count()
+        return [self.ops.flag(self.values[name], next(numbers)) if c.holds else None for c in self.constraints]
 
     def motion(self, q: Any = None, v: Any = None, problem: Problem | None = None) -> DynamicsProblem:
         """The problem in motion, with all that the options ask for, at ``q`` and ``v`` (the arguments if None).
@@ -157,6 +165,7 @@ class BoundRequest:
 
     def impact(self, problem: Problem | None = None) -> DynamicsProblem:
         """The impact that rows make: ``J v⁺ = −e J v`` and targets, or rest where steps begin with ``impacts``."""
+        problem = (self.problem() if problem is None else problem).without_springs()
         motion, ops, rows = self.motion(problem=problem), self.ops, list[Matrix]()
         for factor, goal, (c, at) in zip(self._struck, motion.goals, motion.each_constraint(), strict=True):
             change = scaled(ops, [-factor] * c.size, c.velocity(at))
@@ -168,7 +177,7 @@ class BoundRequest:
         """Part of the velocity along the rows of each constraint that an impact takes: ``1 + e``."""
         options, n = self.request.options, len(self.constraints)
         if options.impacts:
-            return [self.ops.flag(self.values["impacts"], k) for k in range(n)]
+            return [0.0 if flag is None else flag for flag in self._flags("impacts")]
         if options.restitution == "input":
             return [1.0 + e for e in self.entries("restitution")]
         return [1.0 + (options.restitution or 0.0)] * n
@@ -298,9 +307,12 @@ class BoundRequest:
         idle = found.idle if self.request.returns_forces else found.idle_qdd
         if idle is not None:
             bound = ERROR_BOUND.get(self.request.error_dtype, ERROR_BOUND["float64"])
-            part = IDLE if self.request.returns_forces else IDLE_QDD
+            is_stage = self.request.options.integrator == "rk4" and self.request.method in BY_CLUSTERS
+            part = IDLE_AT_STAGES if is_stage else IDLE if self.request.returns_forces else IDLE_QDD
+            if self.request.returns_forces and found.kept is not None:
+                self.ops.pivot(found.kept)
             self.ops.pivot(self.ops.less(idle, part * bound), is_exact=True)
-            if self.request.error_dtype:
+            if self.request.error_dtype and not is_stage:
                 self.errors.append(idle)
         return self.with_error(motion, found, method)
 

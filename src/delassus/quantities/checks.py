@@ -59,7 +59,7 @@ class OptionContext(NamedTuple):
             case "rows" | "pose":
                 return 0 if c is None else c.size if what == "rows" else c.pose_size
             case "constraints":
-                return len(self.constraints)
+                return sum(c.holds for c in self.constraints)
             case "acting":
                 return len(acting) if "solver" not in self.taken else sum(c.n_points > 0 for c in acting)
             case "forces":
@@ -429,11 +429,6 @@ def split_springs(
     if quantity.springs:
         return held, tuple(c for c in acting if any(k or d for k, d, _ in c.springs(tree)))
     if acting:
-        advice = "Springs act in 'dynamics', 'step', 'inverse_dynamics', energies, 'contact_step' and scenes."
-        if own:
-            advice += (
-                " To leave those of the robot's file out, pass passive='none', or replace(tree, "
-                "constraints=[c for c in tree.constraints if c.holds])."
-            )
+        advice = "Springs act in dynamics, inverse dynamics, steps, their derivatives, potential energies and scenes."
         raise ConstraintError("constraints", f"constraints that hold, of {quantity.name!r}", repr(acting[0]), advice)
     return held, ()

@@ -43,8 +43,9 @@ STATES = 64
 LONGEST = 300_000
 """Nodes of a trace of `ACCURATE` up to which it is made: it takes a second."""
 
-MEASURED, SAMPLES = 1 << 14, 4
-"""Numbers of a result up to which the errors of all are measured; of more, so many in `SAMPLES` runs of neighbours."""
+MEASURED, SAMPLES, NEIGHBOURS = 1 << 14, 4, 1 << 10
+"""Numbers of a result up to which the errors of all are measured; of more, those of so many runs of so many neighbours,
+which few rows of calls make."""
 
 ITERATED = ("contact problem", WITHIN_CONES, JUDGED)
 """Phases of programs that iterate or judge rows; how far they come, and what is certain, they say themselves."""
@@ -94,24 +95,25 @@ def rcond_by_pivots(asked: Request, ops: TraceOps, outputs: Sequence[Sequence[in
 
 def _sampled(nodes: Sequence[int]) -> Sequence[int]:
     """Some of the nodes of a large result, evenly spaced runs of neighbours, for these share what they are made of."""
-    n, each = len(nodes), MEASURED // SAMPLES
-    if n <= MEASURED:
+    if (n := len(nodes)) <= MEASURED:
         return nodes
-    starts = [k * (n - each) // (SAMPLES - 1) for k in range(SAMPLES)]
-    return [x for start in starts for x in nodes[start : start + each]]
+    starts = [k * (n - NEIGHBOURS) // (SAMPLES - 1) for k in range(SAMPLES)]
+    return [x for start in starts for x in nodes[start : start + NEIGHBOURS]]
 
 
 def usual_states(asked: Request) -> list[Array]:
     """Random values (k, numbers of all arguments) by kind, `STATES` in all: any state, and such that close all loops.
 
     Configurations, unit rows, what comes with calls. Where loops can be closed, half of the states are of the second
-    kind, which comes first: velocities keep loops closed.
+    kind, which comes first: velocities and accelerations asked for keep loops closed.
     """
     random = np.random.default_rng(0)
     parts = [_usual(asked, argument, random) for argument in asked.arguments]
     names, n_closed = [argument.name for argument in asked.arguments], 0
     if (closed := closed_states(asked.tree, asked.constraints)) is not None:
         (q, free), n_closed = closed, STATES // 2
+        for argument, part in zip(asked.arguments, parts, strict=True):
+            part[: n_closed if argument.keyword == "targets" else 0] = 0.0
         for k in range(n_closed):
             parts[names.index("q")][k] = q[k % len(q)]
             if "v" in names:

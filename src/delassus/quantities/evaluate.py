@@ -238,6 +238,7 @@ class SystemStage:
         return results
 
 
+@lru_cache(maxsize=256)
 def stage(asked: Request, number: int, of: str = "") -> Request:
     """Request of a `SystemStage`, by the request's method where a solution is asked for."""
     quantity = asked.quantity

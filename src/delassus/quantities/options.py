@@ -19,7 +19,7 @@ from delassus.algorithms.kinematics import REFERENCES
 from delassus.constraints import Argument, Constraint, Frame
 from delassus.constraints.sensors import Sensor
 from delassus.constraints.spring import AnySpring
-from delassus.errors import ConfigurationError, ConstraintError, unknown_name
+from delassus.errors import ConfigurationError, unknown_name
 from delassus.model.check import check_flag, check_number, check_whole
 from delassus.model.tree import Tree
 from delassus.quantities import checks
@@ -316,17 +316,7 @@ def check_options(
 
 
 def with_implicit(options: Options, springs: Sequence[AnySpring]) -> Options:
-    """Options of constraints of a step after which springs follow, as soft rows of the end of the step.
-
-    Raises
-    ------
-    ConstraintError
-        Constraints that can be off, or impacts.
-    """
-    for name in ("active", "impacts"):
-        if springs and getattr(options, name):
-            advice = "Pass integrator='rk4', whose springs are forces."
-            raise ConstraintError(name, "none with springs in a semi-implicit step", repr(springs[0]), advice)
+    """Options of constraints of a step after which springs follow, as soft rows of the end of the step."""
     of_each = {"targets": False, "baumgarte": None, "poses": False, "compliance": ()}
     added: dict[str, Any] = {name: (*getattr(options, name), *[x] * len(springs)) for name, x in of_each.items()}
     return replace(options, **added)

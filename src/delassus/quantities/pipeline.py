@@ -10,17 +10,13 @@ import numpy as np
 from delassus.accuracy.policy import are_no_guide
 from delassus.compiler.passes.schedule import reorder
 from delassus.compiler.passes.simplify import optimise
-from delassus.compiler.program.program import Program, Result, Stage
+from delassus.compiler.program.program import Program, Result
 from delassus.compiler.program.stages import cut
 from delassus.compiler.targets.c.text import identifier
 from delassus.constraints import Constraint, exact
 from delassus.quantities.request import Request
-from delassus.quantities.trace import Trace, trace_request
-from delassus.spatial.trace.graph import Graph
+from delassus.quantities.trace import trace_request
 from delassus.version import __version__
-
-MOST_VALUES = 500_000
-"""Values that stages set for others, at most: in code for one state they lie on the stack, of 8 MiB as a rule."""
 
 
 def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Program:
@@ -32,10 +28,8 @@ def make_program(asked: Request, with_rcond: bool = True, dtype: str = "") -> Pr
     traced = trace_request(asked, with_rcond, calls=True, dtype=dtype or "float64")
     if dtype and asked.solves and not asked.error_dtype and are_no_guide(traced.ops, traced.by_pivots, dtype):
         return make_program(replace(asked, error_dtype=dtype))
-    before, graph = _cut(asked, traced)
-    if len({target for stage in before for target in stage.targets}) > MOST_VALUES:
-        traced = trace_request(asked, with_rcond, calls=False, dtype=dtype or "float64")
-        before, graph = _cut(asked, traced)
+    n_inputs = sum(a.size for a in asked.arguments)
+    before, graph = cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
     traced.ops.forget()
     made = Program(
         name=identifier("_".join((tree.name, quantity.name, *asked.derivative))),
@@ -68,12 +62,6 @@ def _commented(asked: Request, made: Program) -> Program:
         f"Made by delassus {__version__}.",
     )
     return replace(made, comment=comment)
-
-
-def _cut(asked: Request, traced: Trace) -> tuple[tuple[Stage, ...], Graph]:
-    """Stages of what has been traced, and its last part."""
-    n_inputs = sum(a.size for a in asked.arguments)
-    return cut(traced.ops.graph(traced.computed), traced.ops.loops, n_inputs, optimise)
 
 
 def derivative_programs(asked: Request, order: int) -> list[Program]:

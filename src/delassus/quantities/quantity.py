@@ -37,7 +37,7 @@ STATES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "gained": (("nv",), "velocity that is gained in a step, in rad/s and m/s"),
         "further": (("nv",), "what velocities gain whose products with v act, in rad/s and m/s"),
         "dt": ((), "time step in s"),
-        "costate": (("2 nv + m",), "weights of the state after a step, in tangents, and of forces"),
+        "costate": (("2 nv + held",), "weights of the state after a step, in tangents, and of forces"),
         "correction": ((), "part of the errors of loops that a step takes back"),
         "shift": (("nv",), "displacement in rad and m, that of a free joint in its link's frame"),
         **{name: (("nv + m",), "accelerations, and forces along the rows") for name in SOLUTIONS},

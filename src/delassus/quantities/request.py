@@ -14,7 +14,7 @@ from delassus.accuracy.closed_loops import (
     rank_when_closed,
 )
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
-from delassus.algorithms.dynamics import ITERATIVE, OF_LEAST_NORM
+from delassus.algorithms.dynamics import BY_CLUSTERS, ITERATIVE, OF_LEAST_NORM
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.constraints import Argument, Constraint, bounded_joints, check_constraints
 from delassus.constraints.contact import contacts_of, spins_of, spins_of_contacts
@@ -48,7 +48,8 @@ class Request(ByContent):
     arguments, of those of the results; "jacobian", of each result with each argument; "tangent_jacobian", the same in
     tangents of configurations. Names of arguments follow where the others are held, as in "jacobian q tau".
     ``error_dtype`` is the type of the numbers in which the error of each solution of dynamics is estimated by what it
-    misses; without one, by pivots.
+    misses; without one, by pivots. ``gapes`` says that rows depend on one another where loops are closed alone, which
+    what holds one frame to the world does not tell.
     """
 
     tree: Tree
@@ -60,6 +61,7 @@ class Request(ByContent):
     is_chosen: bool
     derivative: tuple[str, ...] = ()
     error_dtype: str = ""
+    gapes: bool = False
 
     @property
     def inputs(self) -> list[str]:
@@ -134,10 +136,7 @@ class Request(ByContent):
         """`Quantity.jacobian` where that is what is asked for first, of what does not iterate; None without."""
         first, tree = " ".join(self.derivative[:1]).partition(" ")[0], self.tree
         in_tangents = first == "tangent_jacobian" or (first == "jacobian" and tree.nq == tree.nv)
-        pulled = self.options.springs or (
-            self.quantity.springs == "forces" and not all(c.holds for c in self.constraints)
-        )
-        return self.quantity.jacobian if in_tangents and not (self.iterates or pulled) else None
+        return self.quantity.jacobian if in_tangents and not self.iterates else None
 
     @property
     def iterates(self) -> bool:
@@ -178,25 +177,28 @@ class Request(ByContent):
         """Whether formulas differentiate what hard rows hold that are dependent at almost all states."""
         if self.formulas is None and (self.quantity.is_solution or not self.quantity.has_status):
             return False
-        return are_dependent(self.tree, self._hard)
+        return are_dependent(self.tree, self.hard)
 
     @property
     def knows_rank(self) -> bool:
         """Whether all rows are independent at states that machine code has solved."""
+        if self.method in BY_CLUSTERS and not are_dependent(self.tree, self.hard):
+            return True  # clusters have as many rows as dependent coordinates
         return self.method not in OF_LEAST_NORM and not self.has_dependent_rows
 
     @property
     def is_singular(self) -> bool:
         """Whether hard rows are dependent at almost all states, none of which can be off."""
-        return not self.options.active and are_always_dependent(self.tree, self._hard)
+        return not self.options.active and are_always_dependent(self.tree, self.hard)
 
     @property
     def loses_rank(self) -> bool:
         """Whether hard rows depend on one another where loops are closed alone, and not where they gape by little."""
-        return lose_rank_when_closed(self.tree, self._hard)
+        return self.gapes or lose_rank_when_closed(self.tree, self.hard)
 
     @property
-    def _hard(self) -> tuple[Constraint, ...]:
+    def hard(self) -> tuple[Constraint, ...]:
+        """Constraints that do not yield."""
         soft = self.options.soft
         return tuple(c for k, c in enumerate(self.constraints) if not (soft and soft[k]))
 
@@ -335,13 +337,20 @@ class Request(ByContent):
             raise ConstraintError("motors", wanted, shown(self.options.motors), "Use 'orthogonal'.") from error
 
     @property
+    def method_of_motors(self) -> str:
+        """Method of forces of motors: that of fewest operations by default; derivatives are those of any motors."""
+        if self.method != AUTO:
+            return self.method
+        return "orthogonal" if self.derivative else choose(self.tree, self.constraints, self.options).method
+
+    @property
     def plan(self) -> Any:
         """Choice of ``method="auto"`` with its reason; None for a named method and where there is no choice."""
         if not self.is_chosen or not self.quantity.methods:
             return None
         if self.method == AUTO and self.options.motors is None and self.options.loops is None:
             return plan(self.tree, self.constraints, self.payloads)
-        return choose(self.tree, self.constraints, self.options)
+        return choose(self.tree, self.constraints, self.options, self.quantity.states > 0)
 
     def describe(self) -> dict[str, str]:
         """Unambiguous text of all of it, for keys of caches."""
@@ -355,6 +364,7 @@ class Request(ByContent):
             "options": self.options.describe(),
             "derivative": repr(self.derivative),
             "error_dtype": self.error_dtype,
+            **({"gapes": "yes"} if self.gapes else {}),
         }
 
 
@@ -425,7 +435,7 @@ def request(
         if options.pop("sensors", None) is not None:
             raise ConfigurationError("sensors", wanted, "some", "Pass outputs=(…, 'sensors').")
     known = check_options(tree, checked, quantity.name, taking, options, contacts)
-    if "integrator" in quantity.options and not by_stages:
+    if quantity.springs == "forces" and "dt" in quantity.inputs and not by_stages:
         known, contacts = with_implicit(known, springs), springs
     else:
         known = replace(known, springs=springs)

@@ -278,10 +278,13 @@ class DirectCall:
         flagged = np.asarray(~(error <= self.error_bound) | (kept.is_dependent and self.wants_rank))
         if flagged.any() and self._may_go_by_links:
             flagged = self._by_links(found, error, flagged)
-        acts = np.broadcast_to(self.values.get("active", 1.0), (*batch, len(kept.sizes))) != 0.0
+        acts = np.ones((len(kept.sizes), *batch), dtype=bool)
+        if "active" in self.values:
+            for k, x in enumerate(flags_of(self.request, self.values, batch)):
+                acts[k] = True if x is None else x != 0.0
         status = np.full(batch, DynamicsStatus.SOLVED, dtype=object)
         redundant = np.zeros((*batch, kept.sizes.sum()), dtype=bool)
-        rank, errors = np.array(acts @ kept.sizes), np.array(np.maximum(error, EPSILON))
+        rank, errors = np.tensordot(kept.sizes, acts, 1), np.array(np.maximum(error, EPSILON))
         if flagged.any():
             with np.errstate(all="ignore"):
                 outputs, last = self._rest(flagged, [x[flagged] for x in found], error[flagged])
@@ -420,9 +423,16 @@ def system_of(
     asked: Request, values: Mapping[str, Array], found: Sequence[Array], batch: tuple[int, ...], first: int = 0
 ) -> System:
     """That of the arrays of a "system", of constraints of a request from the ``first`` one on."""
-    sizes, active = [c.size for c in asked.constraints], values.get("active")
-    flags = [None if active is None else np.broadcast_to(active[..., k], batch) for k in range(len(sizes))]
+    sizes, flags = [c.size for c in asked.constraints], flags_of(asked, values, batch)
     return System(*found, sizes=sizes[first:], softness=asked.options.soft[first:], flags=flags[first:])
+
+
+def flags_of(asked: Request, values: Mapping[str, Array], batch: tuple[int, ...]) -> list[Array | None]:
+    """Flags (*batch) of each constraint; None of one that always acts."""
+    if "active" not in values:
+        return [None] * len(asked.constraints)
+    each = iter(np.moveaxis(np.asarray(values["active"]), -1, 0))
+    return [np.broadcast_to(next(each), batch) if c.holds else None for c in asked.constraints]
 
 
 def call_of(asked: Request, values: Mapping[str, NDArray[Any]], batch: tuple[int, ...]) -> DirectCall:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.status import DynamicsStatus, are_finite
+from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
 from delassus.algorithms.contact.problem import StepProblem
 from delassus.quantities.evaluate import exact_step, inputs_at, of_numbers
 from delassus.quantities.quantity import GIVEN
@@ -146,6 +147,8 @@ def _evaluated_again(
         return outputs, np.where(are_finite(outputs, (n,)), 0.0, np.inf)
     if kernel.iterates:
         asked = replace(asked, options=replace(asked.options, sweeps=max(asked.options.sweeps, PATIENCE)))
+    elif asked.options.motors is not None and asked.method_of_motors == CLUSTER_RNEA:  # near singular configurations
+        asked = replace(asked, method="orthogonal")
     elif kernel.dtype == np.float64 and (asked.error_dtype or not asked.solves):
         return results, np.full(n, np.nan)
     elif asked.solves:

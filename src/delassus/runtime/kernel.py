@@ -263,12 +263,14 @@ class Kernel(CpuKernel):
         feedback: Feedback | None = None,
         *,
         closing: Closing | None = None,
+        surer: Kernel | None = None,
     ) -> NDArray[np.bool_]:
         """Run a time step, or a derivative of one, ``steps`` times in place; see `delassus.rollout`.
 
         What is read or written anew at each step has time as its first axis, ``(steps, *batch, …)``, in the order of
         the steps; the others are ``(*batch, …)``. After each step, its results are added to ``totals``, those that are
-        given. With ``feedback``, controls are written before each; with ``closing``, loops are closed after each.
+        given. With ``feedback``, controls are written before each; with ``closing``, loops are closed after each. What
+        is not solved is made again by the ``surer`` kernel of the same step.
         Returns the mask ``(steps, *batch)`` of the steps that are not solved.
         """
         n, shapes = prod(batch), [*(a.shape for a in self.arguments), *(r.shape for r in self.results)]
@@ -285,8 +287,10 @@ class Kernel(CpuKernel):
         depths = [len(batch) + len(shape) for shape in shapes]
         times = [x.strides[0] if x.size and x.ndim > depth else 0 for x, depth in zip(every, depths, strict=True)]
         sums = [number for k, _ in added for number in (k, prod(shapes[k]))]
-        numbers, item = [len(every), len(added), len(law), len(closes), *sums, *law, *closes], self.dtype.itemsize
-        record = (ctypes.c_int64 * len(numbers))(*numbers)
+        of_surer = surer.code.of(n).address("span") if surer is not None and n and rcond else 0
+        again = [of_surer, len(arrays) + len(results), int(np.float64(self.least_rcond).view(np.int64))]
+        numbers = [len(every), len(added), len(law), len(closes), *again, *sums, *law, *closes]
+        record, item = (ctypes.c_int64 * len(numbers))(*numbers), self.dtype.itemsize
 
         def run(states: int, *addresses: int, first: int = 0, some: int = steps) -> None:
             places, span = (ctypes.c_int64 * (2 * len(every)))(*addresses, *times), code.address("span")

@@ -41,7 +41,7 @@ SECOND_DIFFERENCE = 1e-4
 """The same of their derivatives."""
 
 LINEAR = 1e-8
-"""Change of derivatives over such a step, relative to the largest one, up to which it is round-off."""
+"""Second difference of residuals over such a step, relative to the largest first one, up to which it is round-off."""
 
 NONE = np.empty(0)
 
@@ -303,8 +303,8 @@ class TrajectoryProblem:
             return model
         H = self.called(self.curvature, plan, plan.impulses[:-1], self._costates(model, by_forces))["H"]
         with_all = np.concatenate([np.broadcast_to(np.eye(J.shape[-1]), (len(J), *[J.shape[-1]] * 2)), with_forces], 1)
-        own = self.second_differences(of_steps, self.sizes(plan), r, *steps)
-        H_end = self.second_differences(of_end, self.sizes(plan), r_end, *end)
+        own = self.second_differences(partial(self.along, self._times(plan)), of_steps, self.sizes(plan), r, *steps)
+        H_end = self.second_differences(self.last, of_end, self.sizes(plan), r_end, *end)
         return model._replace(H=H + with_all.swapaxes(-1, -2) @ own @ with_all, H_end=H_end)
 
     def _costates(self, model: QuadraticModel, by_forces: Array) -> Array:
@@ -319,28 +319,31 @@ class TrajectoryProblem:
             out[:, nx:] = np.einsum("tmf,tm->tf", by_forces, model.r)
         return out
 
-    def second_differences(self, derivatives: Any, sizes: list[Array], r: Array, q: Array, *others: Array) -> Array:
+    def second_differences(
+        self, residuals: Any, derivatives: Any, sizes: list[Array], r: Array, q: Array, *others: Array
+    ) -> Array:
         """``r · ∂²r`` (..., n, n) by tangents of configurations and all others, by central differences.
 
-        Residuals whose derivatives stay along one direction at random are linear.
+        Residuals that are straight along one direction at random are linear.
         """
         ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
         n, widths = int(ends[-1]), SECOND_DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
         out = np.zeros((*r.shape[:-1], n, n))
 
-        def changes(steps: Array) -> tuple[Array, Array]:
+        def at_both(function: Any, steps: Array) -> tuple[Array, Array]:
+            """Values ahead and behind."""
             u, *parts = np.split(steps.reshape(len(steps), *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
             moved = ([self.tree.integrate(q, s * u), *(x + s * y for x, y in zip(others, parts, strict=True))]
                      for s in (1.0, -1.0))  # fmt: skip
-            up, down = (derivatives(*x) for x in moved)
-            return up - down, up
+            up, down = (function(*x) for x in moved)
+            return up, down
 
-        difference, J = changes(widths * np.random.default_rng(0).uniform(0.5, 1.0, (1, n)))
-        if np.abs(difference).max(initial=0.0) <= LINEAR * np.abs(J).max(initial=0.0):
+        up, down = at_both(residuals, widths * np.random.default_rng(0).uniform(0.5, 1.0, (1, n)))
+        if np.abs(up + down - 2.0 * r).max(initial=0.0) <= LINEAR * np.abs(up - down).max(initial=0.0):
             return out
         at_once = n if q.ndim == 1 else 1
         for k in range(0, n, at_once):
             some = slice(k, k + at_once)
-            products = np.einsum("k...mn,...m->...nk", changes(np.diag(widths)[some])[0], r)
-            out[..., some] = products / (2.0 * widths[some])
+            up, down = at_both(derivatives, np.diag(widths)[some])
+            out[..., some] = np.einsum("k...mn,...m->...nk", up - down, r) / (2.0 * widths[some])
         return np.asarray(0.5 * (out + out.swapaxes(-1, -2)))

@@ -121,10 +121,7 @@ def back_solve(L: Array, x: Array) -> Array:
 
 
 def _request(case: Case, method: str, options: Any) -> Request:
-    dynamics = find_quantity("dynamics")
-    by_clusters = method == "cluster-aba"  # at closed states rows of loops are the same, and clusters small
-    rows = [c.as_loop for c in case.constraints] if by_clusters else case.constraints
-    return request(case.tree, rows, dynamics, method=method, passive="none", **options)
+    return request(case.tree, case.constraints, find_quantity("dynamics"), method=method, passive="none", **options)
 
 
 def _run(program: Program, states: States, dtype: Any) -> list[Array]:

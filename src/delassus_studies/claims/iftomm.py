@@ -51,12 +51,7 @@ LONG = 50
 SHORT = 0.05
 """Fraction of the duration that is simulated for one point."""
 RATE = 50.0
-"""Rate (1/s) at which loops of Pinocchio, and of long rows of four-bars, are pulled together."""
-FEW = 10
-"""Four-bars beyond which loops are soft: that bears every rank in compiled code."""
-SOFT = {"method": "pv-soft", "compliance": 1e-11, "baumgarte": RATE}
-"""Options of long rows of four-bars: loops that yield by 1e-11 m/N."""
-
+"""Rate (1/s) at which loops of Pinocchio are pulled together."""
 Reference = Callable[[float, int], Array]
 """Positions (outputs + 1, 3) of the point until a time, of a reference solution."""
 
@@ -203,9 +198,8 @@ def bars(n: int) -> Problem:
         return np.column_stack([np.sin(s), 0 * s, np.cos(s)])
 
     published = {I5: 0.455, "Exudyn, i9:": 0.0776} if n == 2 else {}
-    how, options = ("points, rk4", {}) if n <= FEW else ("soft points, rk4", SOFT)
-    return Problem(four_bars(n), "upright0", Z, 1e-2, 10.0, path, how, f"{OURS}: by hand", options, published,
-                   pinocchio=True)  # fmt: skip
+    return Problem(four_bars(n), "upright0", Z, 1e-2, 10.0, path, "points, rk4", f"{OURS}: by hand",
+                   published=published, pinocchio=True)  # fmt: skip
 
 
 def squeezer() -> Problem:

@@ -14,40 +14,62 @@ Jain 2012. Deviations: forces of constraints, which minimal coordinates leave ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
 from delassus.algorithms.clusters.articulated import ArticulatedClusters, TiedCluster
+from delassus.algorithms.clusters.transmission import units
 from delassus.algorithms.dynamics.constraint_acceleration import wanted_accelerations
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import At
 from delassus.model.tree import WORLD
 from delassus.spatial.motion import column, scaled
-from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar
+
+AT_REST = 1e-30
+"""Velocity (m/s) that stands for none where others are compared with it."""
 
 
 def cluster_aba(motion: DynamicsProblem) -> DynamicsSolution:
     """Accelerations of all joints, and constraint forces, of least norm where rows depend on one another.
 
-    Rows are those of loops that are closed: what these gape by, over the robot's length, is `DynamicsSolution.idle`.
+    Rows are those of loops that are closed, and stay so. By how much loops gape, over the robot's length, or part, over
+    its velocity, and rows contradict one another, over its accelerations, is `DynamicsSolution.idle`.
     """
-    ops, problem, loops = motion.ops, motion.problem, motion.of_loops()
-    found, gap = _by_loops(loops), list[Scalar]()
+    ops, problem, loops, apart, rates = motion.ops, motion.problem, motion.of_loops(), list[Scalar](), list[Scalar]()
+    found, gaps, missed = _by_loops(loops)
     for k, (own, other) in enumerate(zip(problem.constraints, loops.problem.constraints, strict=True)):
-        gap += column(ops, own.position(At(problem, k, motion))) if own is not other else []
-    if not gap:
-        return found
-    idle = reduce(ops.maximum, [ops.maximum(x, -x) for x in gap]) * (1.0 / problem.length)
-    return replace(found, idle=idle, idle_qdd=idle)
+        if own is not other:
+            apart += column(ops, own.position(At(problem, k, motion)))
+            rates += column(ops, other.velocity(At(loops.problem, k, loops)))
+    v, over = [x for joint in motion.v for x in column(ops, joint)], 1.0 / problem.length
+    idle = [*_largest(ops, gaps), *(x * over for x in _largest(ops, apart)), *_part(motion, rates, v)]
+    idle += _part(motion, missed, column(ops, found.qdd))
+    return replace(found, idle=idle[0], idle_qdd=idle[0]) if (idle := _largest(ops, idle)) else found
 
 
-def _by_loops(motion: DynamicsProblem) -> DynamicsSolution:
-    """The same of constraints whose clusters are as small as can be."""
+def _part(motion: DynamicsProblem, along: list[Scalar], rates: list[Scalar]) -> list[Scalar]:
+    """The largest velocity or acceleration along rows, over that of all degrees of freedom (m/s); none of none."""
+    problem = motion.problem
+    (usual,) = _largest(motion.ops, [x * (problem.length / y) for x, y in zip(rates, units(problem), strict=True)])
+    return [x * (1.0 / (usual + AT_REST)) for x in _largest(motion.ops, along)]
+
+
+def _largest(ops: Ops, numbers: Sequence[Scalar]) -> list[Scalar]:
+    """The largest size of numbers; none of none."""
+    return [reduce(ops.maximum, [ops.maximum(x, -x) for x in numbers])] if numbers else []
+
+
+def _by_loops(motion: DynamicsProblem) -> tuple[DynamicsSolution, list[Scalar], list[Scalar]]:
+    """The same of constraints whose clusters are as small as can be; gaps, and accelerations that rows miss."""
     ops, tree, problem = motion.ops, motion.tree, motion.problem
     body = ArticulatedClusters(problem, problem, motion.elimination.independent)
     gamma, p = wanted_accelerations(motion), list(motion.p)
     u, g, left = dict[int, Matrix](), dict[int, list[Matrix]](), dict[int, Matrix]()
+    gaps = [x for own in body.tied.values() for x in own.loops.gaps()]
+    missed = [x for own in body.tied.values() for x in own.loops.missed(gamma)]
 
     # leaves → root: u = Wᵀ (τ − b), pᴬ_p += Σ Xᵀ f + U D⁻¹ u
     for first, *_ in (cluster.links for cluster in reversed(body.clusters)):
@@ -83,7 +105,7 @@ def _by_loops(motion: DynamicsProblem) -> DynamicsSolution:
         r = own.MW @ ydd + ops.transpose(own.F) @ below - left[first]
         f = f + ops.put(own.loops.forces(r), (problem.n_rows, 1), own.loops.rows, (0,))
     ops.mark("accelerations", [*qdd.values(), f])
-    return DynamicsSolution(motion.stacked([qdd[i] for i in tree.root_to_leaves()]), f)
+    return DynamicsSolution(motion.stacked([qdd[i] for i in tree.root_to_leaves()]), f), gaps, missed
 
 
 def _by_link(motion: DynamicsProblem, own: TiedCluster, x: Matrix) -> list[Matrix]:

@@ -18,7 +18,7 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.clusters.grouping import Cluster
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
-from delassus.spatial.motion import LINEAR, over_sizes
+from delassus.spatial.motion import LINEAR, column, diagonal, over_sizes
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
 
@@ -50,7 +50,7 @@ class ClusterLoops:
         self.rows = [r for k in cluster.constraints for r in range(*problem.rows[k].indices(problem.n_rows))]
         self.W = ops.eye(len(self.dofs))
         self.margin: Scalar = 1.0
-        if not self.bound:
+        if not self.rows:
             return
         columns, sizes = problem.once(jacobian_columns), [x for k in cluster.constraints for x in problem.row_sizes(k)]
         blocks = {(r, c): columns[k][i] for r, k in enumerate(cluster.constraints)
@@ -58,11 +58,14 @@ class ClusterLoops:
         heights = [problem.constraints[k].size for k in cluster.constraints]
         J = assembled(ops, heights, [problem.tree.joints[i].nv for i in cluster.links], blocks)
         self._over = over_sizes(ops, sizes if by_size or len(sizes) == len(self.bound) else [1.0] * len(sizes))
-        compared = units(problem)
+        self._sizes, self._asked = sizes, -(self._over @ ops.take(J, None, self.free))
+        compared = [units(problem)[k] for k in self.dofs]
+        self._lengths = [problem.length / compared[at] for at in self.free]
+        if not self.bound:
+            return
         self._system = SeminormalEquations(ops, self._over @ ops.take(J, None, self.bound))
-        self.margin = self._system.margin([compared[self.dofs[at]] for at in self.bound], problem.length**2)
-        asked = self._system.solve(-(self._over @ ops.take(J, None, self.free)))
-        self.W = self.whole(asked, ops.eye(len(self.free)))
+        self.margin = self._system.margin([compared[at] for at in self.bound], problem.length**2)
+        self.W = self.whole(self._system.solve(self._asked), ops.eye(len(self.free)))
 
     def whole(self, bound: Matrix, free: Matrix) -> Matrix:
         """Matrix of all degrees of freedom (dofs × k), of those of dependent and of independent ones."""
@@ -76,6 +79,26 @@ class ClusterLoops:
             return ops.zeros(len(self.dofs), 1)
         asked = self._system.solve(self._over @ ops.take(rows, self.rows, None))
         return self.whole(asked, ops.zeros(len(self.free), 1))
+
+    def gaps(self) -> list[Scalar]:
+        """Velocities along rows that ``W`` leaves, of length one, where independent coordinates move at 1 m/s.
+
+        Rows miss them that are more than dependent coordinates, where loops gape: they have another rank there.
+        """
+        if len(self.rows) <= len(self.bound):
+            return []
+        left = self._left(self._asked) @ diagonal(self._ops, [1.0 / x for x in self._lengths])
+        return [x for row in self._ops.entries(left) for x in row]
+
+    def missed(self, rows: Matrix) -> list[Scalar]:
+        """Accelerations that rows, of length one, miss of those that `drift` is asked for: they contradict others."""
+        if len(self.rows) <= len(self.bound):
+            return []
+        return column(self._ops, self._left(self._over @ self._ops.take(rows, self.rows, None)))
+
+    def _left(self, asked: Matrix) -> Matrix:
+        """What dependent coordinates cannot give of velocities of rows, which are made as long as one."""
+        return over_sizes(self._ops, self._sizes) @ (self._system.left(asked) if self.bound else asked)
 
     def forces(self, r: Matrix) -> Matrix:
         """Forces of least norm along its rows (m_c × 1) that give ``r`` (dofs × 1) at dependent coordinates."""
@@ -106,6 +129,10 @@ class SeminormalEquations:
         transposed = self._ops.transpose(self._A)
         x = self._factor.solve(transposed @ B)
         return self._scale @ (x + self._factor.solve(transposed @ (B - self._A @ x)))
+
+    def left(self, B: Matrix) -> Matrix:
+        """``B − A A⁺ B``, before refinement."""
+        return B - self._A @ self._factor.solve(self._ops.transpose(self._A) @ B)
 
     def solve_transpose(self, b: Matrix) -> Matrix:
         """``(Aᵀ)⁺ b``."""

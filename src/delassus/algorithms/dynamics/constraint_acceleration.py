@@ -37,8 +37,7 @@ def _right_hand_side(c: Constraint, at: At) -> Matrix:
     ops, goal = at.ops, at.goal
     k = ops.zeros(c.size, 1) if goal.target is None else goal.target
     k = k - c.drift(at) - c.gravity(at)
-    alike = [None if gain is None else [gain] * c.size for gain in (goal.velocity_gain, goal.position_gain)]
-    for gains, error in zip(goal.row_gains or alike, (c.velocity, c.position), strict=True):
+    for gains, error in zip(goal.gains(c.size), (c.velocity, c.position), strict=True):
         if gains is not None:
             k = k - scaled(ops, gains, error(at))
     return k

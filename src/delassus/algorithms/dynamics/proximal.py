@@ -8,9 +8,10 @@ ones. Iterations on ``f`` itself leave what round-off has put into it that moves
 those of least norm.
 
 Source: Rockafellar 1976; Carpentier, Budhiraja, Mansard, "Proximal and sparse resolution of constrained dynamic
-equations", RSS 2021. Deviations: ``G`` is not formed. A robot whose hard rows have the compliance ``W`` has the forces
-``S b`` (`pv_early`), so that an iteration costs O(n + m): it eliminates the same rows, with another right-hand side.
-``W`` may be tiny, for that loses no digits.
+equations", RSS 2021. Deviations: ``G`` is not formed, but for a single constraint to the world and a ``weight`` that is
+given, far above round-off: there it takes half of the operations. A robot whose hard rows have the compliance ``W`` has
+the forces ``S b`` (`pv_early`), so that an iteration costs O(n + m): it eliminates the same rows, with another
+right-hand side. ``W`` may be tiny, for that loses no digits.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.popov_vereshchagin import loop_rows
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
 from delassus.algorithms.dynamics.solution import DynamicsSolution
@@ -51,6 +53,8 @@ LEAST_GAIN = 1e3
 IDLE_ITERATIONS = 2
 """Iterations that tell forces that move nothing from others."""
 
+NO_MOTION = 1e-8
+"""Accelerations below this part of those that forces would give the robot as one body are round-off, as at rest."""
 
 ITERATIONS = 3
 """``k``."""
@@ -69,7 +73,8 @@ class ProximalPoint:
         if weight is not None:
             early = last = weight
         self.weights, self._R = list[Scalar](), list[Matrix]()
-        self._least = [LEAST_GAIN * last * g for g in mobility]
+        self._forms_G = weight is not None and not late and len(problem.constraints) == 1
+        self._heaviest, self._least = last, [LEAST_GAIN * last * g for g in mobility]
         for c, (rows, goal) in enumerate(zip(problem.rows, motion.goals, strict=True)):
             part = last if c in late else early if goal.compliance is None else 0.0
             weights = [part * g for g in mobility[rows]]
@@ -95,7 +100,7 @@ class ProximalPoint:
             replace(goal, target=wanted if goal.target is None else goal.target + wanted, compliance=R)
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(added), self._R, strict=True)
         ]
-        return pv_early(self._motion.with_goals(goals), self._least)
+        return self._by_method(self._motion.with_goals(goals))
 
     def step(self, b: Matrix) -> Matrix:
         """``S b``: forces on the robot at rest."""
@@ -108,7 +113,10 @@ class ProximalPoint:
             for goal, wanted, R in zip(self._motion.goals, self._by_constraint(b), self._R, strict=True)
         ]
         rest = DynamicsProblem(self._motion.problem, None, None, gravity=self._ops.zeros(3, 1), goals=goals)
-        return pv_early(rest, self._least)
+        return self._by_method(rest)
+
+    def _by_method(self, motion: DynamicsProblem) -> DynamicsSolution:
+        return ltl(motion) if self._forms_G else pv_early(motion, self._least)
 
     def left(self, f: Matrix) -> Matrix:
         """``W f``: acceleration that the rows still miss."""
@@ -120,10 +128,10 @@ class ProximalPoint:
         for _ in range(IDLE_ITERATIONS):
             idle = self.step(self.left(idle))
         f = solution.forces - idle
-        kept, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
-        none = 1.0 - self._ops.less(0.0, kept + taken)
-        self._ops.pivot((kept + none) * (1.0 / (kept + taken + none)))  # f has the round-off of what is taken off
-        return DynamicsSolution(solution.qdd, f)
+        left, taken = (sum((y * y for y in column(self._ops, x)), 0.0) for x in (f, idle))
+        none = 1.0 - self._ops.less(0.0, left + taken)
+        kept = (left + none) * (1.0 / (left + taken + none))
+        return DynamicsSolution(solution.qdd, f, kept=kept)
 
     def with_idle(self, solution: DynamicsSolution) -> DynamicsSolution:
         """The solution, and how far its forces are from those of least norm, and accelerations by these.
@@ -138,7 +146,8 @@ class ProximalPoint:
         last = DynamicsSolution(solution.qdd, solution.forces)
         for _ in range(IDLE_ITERATIONS):
             last = self.at_rest(self.left(last.forces))
-        idle_qdd = _part(self._ops, last.qdd, solution.qdd)
+        by_forces = _largest(self._ops, self.left(solution.forces)) * (NO_MOTION / self._heaviest)
+        idle_qdd = _part(self._ops, last.qdd, solution.qdd, by_forces)
         return replace(solution, idle=_part(self._ops, idle, solution.forces), idle_qdd=idle_qdd)
 
     def _by_constraint(self, x: Matrix) -> list[Matrix]:
@@ -146,10 +155,14 @@ class ProximalPoint:
         return [ops.take(x, every[rows], None) for rows in self._motion.problem.rows]
 
 
-def _part(ops: Ops, some: Matrix, whole: Matrix) -> Scalar:
-    """Largest entry of a vector by that of another one."""
-    most, size = (reduce(ops.maximum, column(ops, ops.absolute(x))) for x in (some, whole))
+def _part(ops: Ops, some: Matrix, whole: Matrix, least: Scalar = 0.0) -> Scalar:
+    """Largest entry of a vector by that of another one, or by ``least`` where that is more."""
+    most, size = _largest(ops, some), ops.maximum(_largest(ops, whole), least)
     return most * (1.0 / (size + (1.0 - ops.less(0.0, size))))
+
+
+def _largest(ops: Ops, x: Matrix) -> Scalar:
+    return reduce(ops.maximum, column(ops, ops.absolute(x)))
 
 
 def mobilities(problem: Problem) -> list[Scalar]:

@@ -24,6 +24,9 @@ class DynamicsSolution:
         least norm.
     idle_qdd : scalar or None
         Largest acceleration that such a force causes where it moves a little, relative to the largest of all.
+    kept : scalar or None
+        Part of the sum of squares of forces that is left when those that move nothing have been taken off: forces have
+        the round-off of these.
     """
 
     qdd: Matrix
@@ -31,3 +34,4 @@ class DynamicsSolution:
     delassus: Matrix | None = None
     idle: Scalar | None = None
     idle_qdd: Scalar | None = None
+    kept: Scalar | None = None

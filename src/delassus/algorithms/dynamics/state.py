@@ -295,15 +295,21 @@ class DynamicsProblem:
         return p
 
     @cached_property
+    def pulling(self) -> DynamicsProblem:
+        """The same motion without forces; its constraints are the springs."""
+        return DynamicsProblem(
+            self.problem.tied_by(self.springs), self.velocity, None, gravity=self.ops.zeros(3, 1)
+        )  # fmt: skip
+
+    @cached_property
     def stretched(self) -> list[tuple[Mapping[int, Matrix], list[tuple[float, float, Scalar, Scalar]]]]:
         """Rows of each spring; stiffness, damping, length beyond that at rest, and its rate, of each row."""
-        ops, problem = self.ops, self.problem.tied_by(self.springs)
-        moving, out = DynamicsProblem(problem, self.velocity, None, gravity=ops.zeros(3, 1)), []
-        for k, c in enumerate(self.springs):
-            at = At(problem, k, moving)
+        ops, out = self.ops, []
+        for k, (c, at) in enumerate(self.pulling.each_constraint()):
             both = (column(ops, x) for x in (c.position(at), c.velocity(at)))
-            steps = zip(c.springs(self.tree), *both, strict=True)
-            out.append((problem.rows_on_links_of(k), [(stiffness, d, x, u) for (stiffness, d, _), x, u in steps]))
+            steps = zip(self.springs[k].springs(self.tree), *both, strict=True)
+            own = [(stiffness, d, x, u) for (stiffness, d, _), x, u in steps]
+            out.append((self.pulling.problem.rows_on_links_of(k), own))
         return out
 
     def _pulls(self) -> Iterator[tuple[int, Matrix]]:

@@ -130,13 +130,17 @@ def optimise(graph: Graph, ordered: bool = False) -> Graph:
 
 
 def without_calls(graph: Graph) -> tuple[Graph, Indices]:
-    """The graph with what is called made for each row of operands, and the place of each node in it."""
+    """The graph with what is called made for each row of operands that is read, and the place of each node in it."""
     n, columns, parts = len(graph), np.stack([graph.op, graph.a, graph.b, graph.c]), list[Indices]()
     place, column = np.full(n + 1, -1), np.full(n + 1, -1)  # the last entries stand for "no operand"
     if not graph.calls:
         return graph, np.arange(n)
     is_final, varies = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     is_final[[node for calls in graph.calls for row in calls.final for node in row]] = True
+    read = np.zeros(n + 1, np.bool_)
+    read[columns[1:, graph.op >= Op.ADD]] = read[graph.flat_outputs()] = True
+    for some in graph.calls:
+        read[np.array(some.operands)] = True
     starts = [0, *(int(np.min(calls.final)) for calls in graph.calls)]
     size = 0
     for start, end, calls in zip(starts, [*starts[1:], n], [*graph.calls, None], strict=True):
@@ -147,21 +151,22 @@ def without_calls(graph: Graph) -> tuple[Graph, Indices]:
         is_operation = made[0] >= Op.ADD
         made[1:, is_operation] = place[made[1:, is_operation]]
         parts.append(np.vstack([made, kept]))
-        if calls is None:
+        if calls is None or not read[np.array(calls.final)].any():
             continue
+        rows = np.flatnonzero(read[np.array(calls.final)].any(axis=1))
         first = int(np.min(calls.given))
         varies[first:end] = False
         varies[calls.given] = True
         run(SPREAD, nodes_of(graph), first, end, flags=varies)
         body = first + np.flatnonzero(varies[first:end] & (graph.op[first:end] >= Op.ADD))
-        own = size + np.arange(len(calls.operands) * len(body)).reshape(len(calls.operands), -1)
+        own = size + np.arange(len(rows) * len(body)).reshape(len(rows), -1)
         size += own.size
-        places = np.hstack([place[np.array(calls.operands)], own])  # of each row those of what varies in it
+        places = np.hstack([place[np.array(calls.operands)[rows]], own])  # of each row those of what varies in it
         varying = np.append(calls.given, body)
         column[varying] = np.arange(len(varying))
         operands = [np.where(column[x] >= 0, places[:, column[x]], place[x]).ravel() for x in columns[1:, body]]
         parts.append(np.vstack([np.tile(graph.op[body], len(own)), *operands, np.tile(body, len(own))]))
-        place[np.array(calls.final)] = places[:, column[calls.results]]
+        place[np.array(calls.final)[rows]] = places[:, column[calls.results]]
         column[varying] = -1
     op, a, b, c, origin = np.ascontiguousarray(np.concatenate(parts, axis=1))
     return Graph(op, a, b, c, graph.value[origin], tuple(place[group] for group in graph.outputs)), place

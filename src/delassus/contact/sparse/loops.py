@@ -30,7 +30,10 @@ GAIN_CHECKED_BELOW = 1e-8
 """Errors of loops (m, rad) at the start up to which that is checked: to take back larger ones takes work."""
 
 ROUND_OFF = 1e-14
-"""Displacement (m, rad) of joints that is round-off of closed loops: the work along it counts as none."""
+"""Displacement (m, rad) of joints that is round-off of closed loops: the work along it counts as none.
+
+So does the energy of springs, ``½ k δ²``: those that sub-steps follow have ``k dt²`` below the inertias of joints.
+"""
 
 YIELDING = 1e-8
 """Compliance of loops over their mobility, in Newton's method alone."""
@@ -234,7 +237,7 @@ def gains_energy(
         kinetic, gained = max(kinetic, energy[0]), gained + energy[0] + energy[1]
         for c in range(f, f + m):
             gained -= motion.forces[c] * state.loops.moved[c]
-            none += ROUND_OFF * abs(motion.forces[c])
+            none += ROUND_OFF * abs(motion.forces[c]) + 0.5 * bodies.usual[c] * (ROUND_OFF / dt) ** 2
         multiply_by_transpose(bodies.L, bodies.at[b], m, state.qdd, f, x)
         if gained > ENERGY_GAIN * (kinetic + 0.5 * dt * dt * product(x, 0, x, 0, m)) + none:
             return True

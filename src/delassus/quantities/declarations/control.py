@@ -84,7 +84,9 @@ CONTROL = Quantity(
             _whole_body_control,
             options=_OPTIONS | {"motors", "weights", "friction"},
             inverts_mass=True,
+            springs="forces",
         )
     },
     inverts_mass=True,
+    springs="forces",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 from delassus.algorithms.dynamics import METHODS
 from delassus.algorithms.dynamics.derivatives.accelerations import DERIVATIVES
@@ -14,16 +15,19 @@ from delassus.quantities.quantity import Output, Quantity
 from delassus.quantities.results import solved
 from delassus.spatial.ops import Matrix
 
-MOST_NUMBERS, MOST_OF_STEPS = 500_000, 64_000
-"""Numbers of second derivatives that a program makes at once: code for one state has them on its stack. Those of steps
-are sums over accelerations, in code of their own."""
+EACH = 4_000
+"""Bytes that a program of second derivatives takes for each number of them while it is made."""
 
 
-def check_numbers(numbers: int, most: int = MOST_NUMBERS) -> None:
-    """Refuse programs of too many second derivatives."""
-    if numbers > most:
-        wanted, advice = f"at most {most:,} numbers of second derivatives", 'Name some: ("d2qdd_dqdq",), say.'
-        raise ConfigurationError("outputs", wanted, f"{numbers:,}", f"Compile several kernels. {advice}")
+def check_numbers(numbers: int) -> None:
+    """Refuse programs of more second derivatives than this machine has memory for."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not tell
+        return
+    if numbers * EACH > memory:
+        wanted, came = f"at most {memory // EACH:,} numbers of second derivatives", f"{numbers:,}, {EACH:,} bytes each"
+        raise ConfigurationError("outputs", wanted, came, 'Compile some, as ("d2qdd_dqdq",), or take more memory.')
 
 
 def _dynamics(bound: BoundRequest) -> list[Matrix]:
@@ -129,6 +133,7 @@ DYNAMICS_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )
 DYNAMICS_HESSIAN = Quantity(
     "dynamics_hessian",
@@ -151,4 +156,5 @@ DYNAMICS_HESSIAN = Quantity(
     options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )

@@ -27,7 +27,7 @@ def _inverse_dynamics(bound: BoundRequest) -> list[Matrix]:
 
 def _constrained(bound: BoundRequest) -> list[Matrix]:
     motion, qdd, weights = _motion(bound)
-    if bound.request.method == CLUSTER_RNEA:
+    if bound.request.method_of_motors == CLUSTER_RNEA:
         ops, motors = bound.ops, bound.request.motors
         b, tau, f = cluster_rnea(motion, qdd, bound.request.driven)
         passive, nv = [k for k in range(bound.tree.nv) if k not in motors], bound.tree.nv
@@ -142,6 +142,7 @@ INVERSE_DYNAMICS_DERIVATIVES = Quantity(
     ),
     _inverse_dynamics_derivatives,
     options=MOTION,
+    springs="forces",
 )
 INVERSE_DYNAMICS_HESSIAN = Quantity(
     "inverse_dynamics_hessian",
@@ -155,6 +156,7 @@ INVERSE_DYNAMICS_HESSIAN = Quantity(
     ),
     _inverse_dynamics_hessian,
     options=MOTION,
+    springs="forces",
 )
 BIAS_FORCE = Quantity(
     "bias_force",

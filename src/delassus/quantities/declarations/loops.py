@@ -78,4 +78,5 @@ REDUCED_DYNAMICS = Quantity(
     _reduced_dynamics,
     options=frozenset({"independent", "output", "gravity", "passive"}),
     inverts_mass=True,
+    springs="forces",
 )

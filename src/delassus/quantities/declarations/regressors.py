@@ -59,4 +59,5 @@ INERTIAL_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )

@@ -115,6 +115,7 @@ SENSORS = Quantity(
     methods=tuple(METHODS),
     options=CONSTRAINED | CONTROLLED | {"sensors"},
     has_status=True,
+    springs="forces",
 )
 MOTION_SENSORS = Quantity(
     "motion_sensors",

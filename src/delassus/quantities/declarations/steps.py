@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -11,7 +12,7 @@ from delassus.algorithms.dynamics.derivatives.step import step_derivatives as di
 from delassus.algorithms.dynamics.integrate import INTEGRATE, Flow, position_update
 from delassus.algorithms.dynamics.proximal import ProximalPoint
 from delassus.quantities.bound_request import BoundRequest, stacked
-from delassus.quantities.declarations.dynamics import MOST_OF_STEPS, check_numbers
+from delassus.quantities.declarations.dynamics import check_numbers
 from delassus.quantities.options import CONSTRAINED, CONTROLLED
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.motion import column, over_sizes
@@ -28,14 +29,15 @@ def _step(bound: BoundRequest) -> list[Matrix]:
 
     read, integrate, method = bound.entries, INTEGRATE[bound.request.options.integrator], bound.method_of_stages
     q, v = integrate(Flow(bound.ops, bound.tree), read("q"), bound.after_impact(), read("dt")[0], accelerate)
-    held = sum(c.size for c in bound.constraints if c.holds)
-    return [stacked(bound, q), stacked(bound, v), bound.ops.take(forces[0], range(held), None)]
+    held = range(*bound.request.shape_of(("held",)))
+    return [stacked(bound, q), stacked(bound, v), bound.ops.take(forces[0], held, None)]
 
 
 def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     read, integrator, (n,) = bound.entries, bound.request.options.integrator, bound.request.shape_of(("controls",))
     q, start, by_start, problem, impact = read("q"), read("v"), None, bound.problem(), None
     of_forces, ops, nv = list[Matrix](), bound.ops, bound.tree.nv
+    held, has_springs = range(*bound.request.shape_of(("held",))), not all(c.holds for c in bound.constraints)
     if bound.request.options.impacts:
         impact = bound.impact_derivatives(problem)
         start = [x + y for x, y in zip(start, column(bound.ops, impact.solution.qdd), strict=True)]
@@ -44,7 +46,7 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
     def accelerate(at: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[list[Scalar], Matrix, Matrix, Matrix]:
         ops.new_system()
         is_start = at is q
-        response = impact.response if impact is not None and is_start else None
+        response = impact.response if impact is not None and is_start and not has_springs else None
         motion = bound.motion(at, v, problem if is_start else None)
         found = bound.derivatives(motion, response)
         changes = bound.with_controls(found.changes, at, v)
@@ -55,7 +57,7 @@ def _step_derivatives(bound: BoundRequest) -> list[Matrix]:
 
     state = q, start, read("dt")[0]
     q_next, v_next, A, B = differentiated_step(ops, bound.tree, integrator, *state, accelerate, n, by_start)
-    forces, with_q, with_v, D = of_forces
+    forces, with_q, with_v, D = (ops.take(x, held, None) for x in of_forces)
     if by_start is not None:
         with_q, with_v = with_q + with_v @ by_start[0], with_v @ by_start[1]
     return [stacked(bound, q_next), stacked(bound, v_next), A, B, forces, ops.hstack([with_q, with_v]), D]
@@ -77,7 +79,8 @@ def _semi_implicit(bound: BoundRequest) -> tuple[list[Matrix], StepCurvature]:
 
 
 def _step_hessian(bound: BoundRequest) -> list[Matrix]:
-    check_numbers(4 * bound.tree.nv**3, MOST_OF_STEPS)
+    wanted = [o for o in bound.request.quantity.outputs if o.name.startswith("d2")]
+    check_numbers(sum(math.prod(bound.request.shape_of(o)) for o in wanted))
     made, curvature = _semi_implicit(bound)
     ops, nv, found = bound.ops, bound.tree.nv, curvature.tensors()
     x, u, out = range(2 * nv), range(2 * nv, 3 * nv), list[Matrix]()
@@ -89,8 +92,9 @@ def _step_hessian(bound: BoundRequest) -> list[Matrix]:
 def _step_curvature(bound: BoundRequest) -> list[Matrix]:
     _, curvature = _semi_implicit(bound)
     nv, costate = bound.tree.nv, bound.entries("costate")
-    weights = (stacked(bound, x) for x in (costate[:nv], costate[nv : 2 * nv], costate[2 * nv :]))
-    return [curvature.along(*weights)]
+    of_springs = [0.0] * sum(c.size for c in bound.constraints if not c.holds)
+    weights = costate[:nv], costate[nv : 2 * nv], [*costate[2 * nv :], *of_springs]
+    return [curvature.along(*(stacked(bound, x) for x in weights))]
 
 
 def _step_jacobian(bound: BoundRequest) -> list[list[Matrix]]:
@@ -179,6 +183,7 @@ STEP_CURVATURE = Quantity(
     has_status=True,
     inverts_mass=True,
     is_private=True,
+    springs="forces",
 )
 STEP_DERIVATIVES = Quantity(
     "step_derivatives",
@@ -197,11 +202,15 @@ STEP_DERIVATIVES = Quantity(
         ),
         STEP.outputs[2],
         Output(
-            "C", ("m", "2 nv"), "change of forces with [q; v] before, in tangents", is_derivative=True, on_request=True
+            "C",
+            ("held", "2 nv"),
+            "change of forces with [q; v] before, in tangents",
+            is_derivative=True,
+            on_request=True,
         ),
         Output(
             "D",
-            ("m", "controls"),
+            ("held", "controls"),
             "change of forces with joint forces or controls",
             is_derivative=True,
             on_request=True,
@@ -211,6 +220,7 @@ STEP_DERIVATIVES = Quantity(
     options=CONSTRAINED | CONTROLLED | {"integrator", "impacts"},
     has_status=True,
     inverts_mass=True,
+    springs="forces",
     curvature=STEP_CURVATURE,
 )
 STEP_HESSIAN = Quantity(
@@ -232,4 +242,5 @@ STEP_HESSIAN = Quantity(
     options=CONSTRAINED,
     has_status=True,
     inverts_mass=True,
+    springs="forces",
 )

@@ -5,7 +5,7 @@ earlier, where few 6 × 6 blocks between links take their place (`loop_rows`), i
 always the leaf next whose acceleration is coupled to the fewest others, as LCABA of Pinocchio chooses
 (``constraint-ordering.hxx``). Each is traced, no further than a little beyond the best before it.
 
-Whether `ltl` takes less than any of them is found alike.
+Whether `ltl`, or `cluster_aba`, takes less than any of them is found alike.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
-from delassus.accuracy.closed_loops import independent_coordinates
+from delassus.accuracy.closed_loops import are_rows_of_loops, independent_coordinates
+from delassus.algorithms.clusters.aba import cluster_aba
+from delassus.algorithms.clusters.rnea import CLUSTER_RNEA, cluster_rnea
 from delassus.algorithms.dynamics.ltl import ltl
 from delassus.algorithms.dynamics.popov_vereshchagin.pv_early import pv_early
+from delassus.algorithms.dynamics.proximal import proximal
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import NEVER, DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import inputs_of
+from delassus.algorithms.loops.inverse_dynamics import constrained_inverse_dynamics
 from delassus.algorithms.osim import OF_LOOPS, OVER_LOOPS
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Constraint
+from delassus.errors import ConstraintError
 from delassus.model.kinematics import generic_configurations
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.trace.graph import undisturbed
@@ -45,6 +50,9 @@ LONGEST_TRACE = 1.3
 
 TIME_BY_FACTORS = 0.8
 """Time of an operation of `ltl` by that of one of `pv_early`: it keeps fewer numbers for later, and fuses more."""
+
+MOST_BY_CLUSTERS = 0.9
+"""Part of the operations of `pv_early` or `proximal` that `cluster_aba` must take less than; each takes less time."""
 
 MOST_FACTORISED = 48
 """Degrees of freedom up to which `ltl`, and dense methods, may be quicker where loops are local."""
@@ -128,6 +136,30 @@ def is_quicker_by_factors(tree: Tree, constraints: tuple[Constraint, ...]) -> bo
 
 @lru_cache(maxsize=256)
 @undisturbed
+def is_quicker_by_clusters(tree: Tree, constraints: tuple[Constraint, ...], other: str) -> bool:
+    """Whether `cluster_aba` takes fewer operations and less time than another method, of hard rows, without a guard."""
+    ends = all(len(c.frames) == 2 or c.coefficients(tree) for c in constraints)
+    if not ends or inputs_of(constraints) or not are_rows_of_loops(tree, constraints):
+        return False
+    try:
+        independent = independent_coordinates(tree, constraints)
+    except ConstraintError:
+        return False
+
+    def count(method: Callable[[DynamicsProblem], DynamicsSolution], most: float = math.inf) -> tuple[float, float]:
+        order = EliminationOrder(tuple(tree.leaves_to_root()), independent=independent)
+        return _count(lambda ops: method(_motion(ops, tree, constraints, order)), most)
+
+    own, nodes = count(cluster_aba)
+    if other == "pv-early" and loops(tree, constraints):
+        by_other = _of_hard_rows(tree, constraints)[1]
+    else:
+        by_other, _ = count({"ltl": ltl, "pv-early": pv_early, "proximal": proximal}[other], 3.0 * nodes)
+    return own < (TIME_BY_FACTORS if other == "ltl" else MOST_BY_CLUSTERS) * by_other
+
+
+@lru_cache(maxsize=256)
+@undisturbed
 def _of_hard_rows(tree: Tree, constraints: tuple[Constraint, ...]) -> tuple[EliminationOrder | None, float, float]:
     def solve(ops: TraceOps, order: EliminationOrder) -> DynamicsSolution:
         return pv_early(_motion(ops, tree, constraints, order))
@@ -149,6 +181,28 @@ def least_over_loops(tree: Tree, constraints: tuple[Constraint, ...], loops: tup
         return ops.count(ops.nodes(OF_LOOPS[method](problem)))
 
     return min(OF_LOOPS, key=operations)
+
+
+@lru_cache(maxsize=256)
+@undisturbed
+def least_by_motors(tree: Tree, constraints: tuple[Constraint, ...], motors: tuple[int, ...]) -> str:
+    """Method of fewest operations where motors at these degrees of freedom are independent and determine all others.
+
+    That over clusters beyond `MOST_FACTORISED`.
+    """
+    if tree.nv > MOST_FACTORISED:
+        return CLUSTER_RNEA
+    counts = dict[str, int]()
+    for name in (CLUSTER_RNEA, "orthogonal"):
+        ops = TraceOps()
+        motion = _motion(ops, tree, constraints)
+        qdd = motion.per_joint(ops.vector(tree.nv))
+        found: Sequence[Any] = (
+            cluster_rnea(motion, qdd, motors) if name == CLUSTER_RNEA
+            else constrained_inverse_dynamics(motion, qdd, motors, None, {})[:3]
+        )  # fmt: skip
+        counts[name] = ops.count([x for a in found for x in ops.nodes(a)])
+    return min(counts, key=lambda name: counts[name])
 
 
 def _motion(

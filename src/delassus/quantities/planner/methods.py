@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delassus.accuracy.closed_loops import rank_when_closed
+from delassus.accuracy.closed_loops import are_rows_of_loops, independent_coordinates, rank_when_closed
 from delassus.algorithms.clusters.rnea import CLUSTER_RNEA
 from delassus.algorithms.dynamics import BY_CLUSTERS, HARD_AND_SOFT, SOFT, UNCONSTRAINED
+from delassus.algorithms.inputs import inputs_of
 from delassus.constraints import Constraint
 from delassus.errors import ConfigurationError, ConstraintError, unknown_name
 from delassus.model.tree import Tree
 from delassus.quantities.options import Options
-from delassus.quantities.planner.elimination import is_quicker_by_factors, least_over_loops
+from delassus.quantities.planner.elimination import (
+    is_quicker_by_clusters,
+    is_quicker_by_factors,
+    least_by_motors,
+    least_over_loops,
+)
 from delassus.quantities.quantity import Quantity
 
 AUTO = "auto"
@@ -45,14 +51,17 @@ def resolve_method(
         return method
     if method != AUTO:
         return _check_method(quantity, method, options.soft, options.active)
-    return choose(tree, constraints, options).method
+    return choose(tree, constraints, options, quantity.states > 0).method
 
 
-def choose(tree: Tree, constraints: Sequence[Constraint], options: Options) -> Choice:
-    """Method that "auto" takes where operations of all are not counted."""
+def choose(tree: Tree, constraints: Sequence[Constraint], options: Options, is_step: bool = False) -> Choice:
+    """Method that "auto" takes where operations of all are not counted.
+
+    Steps run through configurations that are singular for independent coordinates alone, and have other methods.
+    """
     soft, active = options.soft, options.active
     if options.motors is not None:
-        return Choice("orthogonal", "motors need not determine all joints")
+        return _of_motors(tree, tuple(constraints), options)
     if options.loops is not None:
         least = least_over_loops(tree, tuple(constraints), tuple(options.loops))
         return Choice(least, "loops close, and it takes the fewest operations")
@@ -60,14 +69,33 @@ def choose(tree: Tree, constraints: Sequence[Constraint], options: Options) -> C
         return Choice("aba", "there are no constraints")
     if active and _are_mixed(soft):
         return Choice("proximal", "constraints that can be off are soft and hard")
+    given, is_hard = tuple(constraints), not (active or any(soft))
     closed = rank_when_closed(tree, [c for c, is_soft in zip(constraints, soft, strict=True) if not is_soft])
     if closed is not None and closed[0] < closed[1]:
-        return Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
-    if not active and not any(soft) and is_quicker_by_factors(tree, tuple(constraints)):
-        return Choice("ltl", "constraints are hard, and factors of the mass matrix take less time than elimination")
-    return Choice(
-        "pv-early", "constraints are " + " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
-    )
+        chosen = Choice("proximal", "of {1} rows of loops {0} are independent where they are closed".format(*closed))
+    elif is_hard and is_quicker_by_factors(tree, given):
+        chosen = Choice("ltl", "constraints are hard, and factors of the mass matrix take less time than elimination")
+    else:
+        kinds = " and ".join({True: "soft", False: "hard"}[x] for x in sorted(set(soft)))
+        chosen = Choice("pv-early", f"constraints are {kinds}")
+    if is_hard and not is_step and is_quicker_by_clusters(tree, given, chosen.method):
+        return Choice(
+            "cluster-aba", f"loops are closed and hard, and over clusters take less time than {chosen.method!r}"
+        )
+    return chosen
+
+
+def _of_motors(tree: Tree, constraints: tuple[Constraint, ...], options: Options) -> Choice:
+    """Method of forces of motors."""
+    others = options.weights is not None or options.friction is not None or options.active
+    if not constraints or others or inputs_of(constraints) or not are_rows_of_loops(tree, constraints):
+        return Choice("orthogonal", "it takes any motors, weights and states")
+    try:
+        driven = independent_coordinates(tree, constraints, options.motors)
+    except ConstraintError:
+        return Choice("orthogonal", "motors need not determine all joints")
+    least = least_by_motors(tree, constraints, driven)
+    return Choice(least, "motors determine all joints, and it takes the fewest operations")
 
 
 def _are_mixed(soft: Sequence[bool]) -> bool:

@@ -195,11 +195,14 @@ def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: in
 
     ``places`` is the address of those of the arrays, and of how many bytes further on each is at the next step;
     ``record`` that of their number, how many of the last ones are sums, and how many numbers `Feedback.record` and
-    `Closing.record` have. To each of the sums another array is added after each step: its number, and how many numbers
-    it has a state, follow, then those of feedback and of what closes loops. The last block of states overlaps the one
-    before it, and is added where that has ended.
+    `Closing.record` have. Then come the ``span`` of a surer time step or zero, the number of the array of reciprocal
+    conditions, and the least of them: a block with a state below it is made again by that step. To each of the sums
+    another array is added after each step: its number, and how many numbers it has a state, follow, then those of
+    feedback and of what closes loops. The last block of states overlaps the one before it, and is added where that has
+    ended.
     """
-    n_arrays, n_sums, sums = load(record), load(record + 8), record + 32
+    n_arrays, n_sums, sums = load(record), load(record + 8), record + 56
+    surer, least = load(record + 32), load(record + 48, np.float64)
     law = sums + 16 * n_sums if load(record + 16) > 0 else 0
     closing = sums + 16 * n_sums + 8 * load(record + 16) if load(record + 24) > 0 else 0
     first, size = 0, min(lanes, n)
@@ -210,6 +213,8 @@ def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: in
             if law != 0:
                 _feed_back(law, places, first, size, item)
             call_at(span, places, first, size)
+            if surer != 0 and _is_flagged(load(places + 8 * load(record + 40)), least, first, size, item):
+                call_at(surer, places, first, size)
             if closing != 0:
                 _close(closing, places, first, size, item)
             if law != 0 and load(law + 48) != 0:
@@ -226,6 +231,15 @@ def run_steps(span: int, places: int, record: int, n: int, steps: int, lanes: in
         for k in range(n_arrays):
             store(places + 8 * k, load(places + 8 * k) - steps * load(places + 8 * (k + n_arrays)))
         first += size
+
+
+@compiled
+def _is_flagged(rcond: int, least: float, first: int, size: int, item: int) -> bool:
+    """Whether the reciprocal condition of some state is small, or not a number."""
+    for s in range(first, first + size):
+        if not _number(rcond + item * s, item) >= least:
+            return True
+    return False
 
 
 @compiled

@@ -50,10 +50,12 @@ def roll(
     feedback: Feedback | None = None,
     *,
     closing: Closing | None = None,
+    surer: Kernel | None = None,
 ) -> NDArray[np.bool_]:
     """What `Kernel.roll` does, by kernels of all targets; on a GPU results that are not solved are NaN, not flagged."""
     if isinstance(kernel, Kernel):
-        return kernel.roll(list(arrays), list(results), batch, steps, threads, totals, feedback, closing=closing)
+        given, found = list(arrays), list(results)
+        return kernel.roll(given, found, batch, steps, threads, totals, feedback, closing=closing, surer=surer)
     _from_host(kernel, arrays, results, batch, steps, totals)
     return np.zeros((steps, *batch), dtype=bool)
 

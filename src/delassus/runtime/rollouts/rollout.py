@@ -24,7 +24,7 @@ from delassus.runtime.rollouts.derivatives import derivative_rollout
 from delassus.runtime.rollouts.loop import check_feedback, feedback_of, law_of
 from delassus.runtime.rollouts.on_arrays import check_for_gpus, of_cupy, roll, rollout_of_cupy
 from delassus.runtime.rollouts.on_device import STATE, is_largest, under_policy
-from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, rolling_kernel, step_by_step
+from delassus.runtime.rollouts.sub_steps import Loops, all_solved, loops_of, rolling_kernel, step_by_step, surer_kernel
 
 SHOWN_AS = {"q": "q0", "v": "v0", **{names[0]: "controls" for names in CONTROLS.values()}}
 """The kernel's arguments that have other names here."""
@@ -367,9 +367,9 @@ def _by_arrays(
     now, after = [x[:-1] for x in trajectories], [x[1:] for x in trajectories]
     given, results = [*now, *arrays[n_states:]], [*after, *beside]
     closing = None if loops is None else loops.closing(trajectories[0][0], trajectories[1][0], given[loops.dt], steps)
-    ill_conditioned = roll(
-        rolling_kernel(kernel, met), given, results, batch, steps, threads, (), feedback, closing=closing
-    )
+    rolling = rolling_kernel(kernel, met, loops)
+    surer = surer_kernel(rolling, is_met=False)
+    ill_conditioned = roll(rolling, given, results, batch, steps, threads, (), feedback, closing=closing, surer=surer)
     if loops is not None and closing is not None:
         ill_conditioned |= loops.opened(closing)
     applied = [] if feedback is None else [arrays[feedback.control]]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from delassus.accuracy.closed_loops import at_configurations
+from delassus.accuracy.closed_loops import at_configurations, lose_rank_at
 from delassus.accuracy.policy import check_error_bound
 from delassus.accuracy.rank import DependentRows
 from delassus.accuracy.status import DynamicsStatus, worst
@@ -72,6 +72,9 @@ PATIENCE = 8
 """Steps of dependent rows after which code is compiled that takes these."""
 
 
+SURER = ("surer",)
+"""Where kernels keep what makes flagged steps again."""
+
 Solve = Callable[[list[Any], NDArray[np.intp]], list[Any]]
 """From arguments of a time step, of some states by their numbers, to the states after it."""
 
@@ -102,6 +105,11 @@ class Loops:
         wanted, rows = ("M", "J", "mobilities"), [self._kernel.request.constraints[k] for k in self._loops]
         return compile_at_once(self._tree, rows, "joint_space_motion", wait=True, outputs=wanted)
 
+    @cached_property
+    def lose_rank(self) -> bool:
+        """Whether rows of frames that are held to where they are depend on one another there, and not elsewhere."""
+        return bool(self._held) and lose_rank_at(self._tree, self._kernel.request.hard, self._start)
+
     def closing(self, q: Array, v: Array, dt: Array, steps: int) -> Closing | None:
         """What closes loops of trajectories from states (*batch, …) on after each of so many steps; None: of none.
 
@@ -110,7 +118,7 @@ class Loops:
         Semi-implicit steps with Baumgarte's terms leave loops to these.
         """
         if self._kept is None:
-            self._places = self._places_at(q.astype(float))
+            self._start, self._places = q.reshape(-1, q.shape[-1]).astype(float), self._places_at(q.astype(float))
             gaps, reach = self._measured((q, v), self._places, dt)
             self._starts_closed = gaps <= OPEN
             self._kept = self._starts_closed & (reach - gaps <= CONSISTENT) & (not self._leaves)
@@ -246,17 +254,33 @@ def errors_of_loops(kernel: Kernel) -> tuple[Kernel, Array]:
     return compile(tree, loops, "constraint_errors"), over
 
 
-def rolling_kernel(kernel: Any, met: Mapping[Any, int]) -> Any:
+def rolling_kernel(kernel: Any, met: Mapping[Any, int], loops: Loops | None) -> Any:
     """The kernel of a time step, or that of any rows where many steps of a rollout have met dependent ones."""
     takes_any = kernel.method in ITERATIVE and kernel.error_dtype
     n = sum(met.get(status, 0) for status in (DynamicsStatus.REDUNDANT, DynamicsStatus.CONFLICTING))
-    return kernel if takes_any or n < PATIENCE else of_any_rows(kernel)
+    return kernel if takes_any or n < PATIENCE else of_any_rows(kernel, loops is not None and loops.lose_rank)
+
+
+def surer_kernel(kernel: Any, is_met: bool = True) -> Kernel | None:
+    """What makes flagged steps of a proximal kernel again in compiled code, once it has met some (``is_met``).
+
+    Many pivots that are small at once, near singular positions, say less of it than what it misses.
+    """
+    if not isinstance(kernel, Kernel) or kernel.method not in ITERATIVE or kernel.error_dtype:
+        return None
+    if is_met:
+        kernel.kept[SURER] = of_any_rows(kernel)
+    found: Kernel | None = kernel.kept.get(SURER)
+    return found
 
 
 @kept_by_kernel
-def of_any_rows(kernel: Kernel) -> Kernel:
-    """The time step by `proximal`, which takes dependent rows, wherever they are; what it misses says its error."""
-    asked = replace(kernel.request, method="proximal", is_chosen=False, error_dtype=kernel.dtype.name)
+def of_any_rows(kernel: Kernel, gapes: bool = False) -> Kernel:
+    """The time step by `proximal`, which takes dependent rows, wherever they are; what it misses says its error.
+
+    ``gapes``: as of `Request`.
+    """
+    asked = replace(kernel.request, method="proximal", is_chosen=False, error_dtype=kernel.dtype.name, gapes=gapes)
     return type(kernel)(asked, kernel.dtype.name, kernel.lanes, ", for dependent rows", kernel.error_bound, False)
 
 
@@ -299,10 +323,10 @@ def all_solved(ill_conditioned: NDArray[np.bool_], with_status: bool) -> NDArray
 class StepsAgain:
     """Steps of the trajectories of a rollout that are made again, and those after them.
 
-    A step that machine code has not solved, or that opens loops, is made again. From the state after it machine code
-    goes on: by one step, by two, by four and so on, as long as all of these are fine. Where many have dependent rows
-    it is that of `of_any_rows`. Arrays here have one axis of all n trajectories, and that of time before it where they
-    have one.
+    A step that machine code has not solved, or that opens loops, is made again; of proximal ones by `surer_kernel`
+    first. From the state after it machine code goes on: by one step, by two, by four and so on, as long as all of these
+    are fine. Where many have dependent rows it is that of `of_any_rows`. Arrays here have one axis of all n
+    trajectories, and that of time before it where they have one.
     """
 
     def __init__(
@@ -329,7 +353,8 @@ class StepsAgain:
         if not self._steps:
             return
         reached = np.where(bad.any(axis=0), bad.argmax(axis=0), self._steps)  # the state that is known, of each
-        pace = np.zeros(self._n, dtype=int)  # steps that machine code makes next
+        tries = bool(bad.any()) and surer_kernel(self._kernel) is not None
+        pace = np.full(self._n, int(tries))  # steps that machine code makes next
         while (left := reached < self._steps).any():
             if len(at := np.flatnonzero(left & (pace == 0))):
                 reached[at], pace[at] = self._again(reached[at], at), 1
@@ -350,7 +375,7 @@ class StepsAgain:
 
     def _on(self, reached: NDArray[np.intp], numbers: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
         """Go on by machine code from states of trajectories (k); how many steps of each are fine (k)."""
-        kernel, feedback = rolling_kernel(self._kernel, self._met), self._feedback
+        kernel, feedback = rolling_kernel(self._kernel, self._met, self._loops), self._feedback
         t = np.minimum(reached + np.arange(steps)[:, None], self._steps - 1)
         given = self._given(t, numbers)
         states = [np.empty((steps + 1, *x.shape[1:]), x.dtype) for x in given[:STATE]]
@@ -360,7 +385,8 @@ class StepsAgain:
         found = [*(x[1:] for x in states), *(np.empty((*t.shape, *x.shape[2:]), x.dtype) for x in self._beside)]
         law = None if feedback is None else feedback.at(t, numbers)
         closing = None if self._loops is None or not self._loops.closes else self._loops.closing_of(numbers, steps)
-        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law, closing=closing)
+        surer = surer_kernel(kernel)
+        bad = kernel.roll(given, found, numbers.shape, steps, 1, (), law, closing=closing, surer=surer)
         if self._loops is not None and closing is not None:
             bad |= self._loops.opened(closing)
         bad |= reached + np.arange(steps)[:, None] >= self._steps

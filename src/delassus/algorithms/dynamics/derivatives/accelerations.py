@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import CompositeBody, Rates
-from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes
+from delassus.algorithms.dynamics.derivatives.rows import RowChanges, row_changes, spring_changes
 from delassus.algorithms.dynamics.ltl import JointSpace
 from delassus.algorithms.dynamics.solution import DynamicsSolution
 from delassus.algorithms.dynamics.state import DynamicsProblem
@@ -380,6 +380,7 @@ def residual_changes(rates: Rates, of_constraints: Sequence[RowChanges]) -> tupl
     sizes = [joint.nv for joint in tree.joints]
     beyond, crossed = [*rates.bodies], [] if rates.crossed is None else [*rates.crossed[1]]
     F = rates.forces(beyond)
+    of_constraints = [*of_constraints, *spring_changes(rates)]
     for c in of_constraints:
         for link, W in c.wrenches.items():
             F[link] = F[link] - W
@@ -422,11 +423,8 @@ def residual_changes(rates: Rates, of_constraints: Sequence[RowChanges]) -> tupl
     r_q, r_v = assembled(ops, sizes, sizes, q), assembled(ops, sizes, sizes, v)
 
     # leaves → root: wrenches that do not move with their links; springs and damping
-    turned = dict[int, Matrix]()
-    for c in of_constraints:
-        for link, change in c.wrench_changes.items():
-            turned[link] = turned[link] + change if link in turned else change
-    r_q = r_q - _along_joints(rates, turned) if turned else r_q
+    r_q = r_q - _along_joints(rates, [c.wrench_changes for c in of_constraints])
+    r_v = r_v - _along_joints(rates, [c.wrench_rates for c in of_constraints])
     springs = motion.spring_changes()
     if springs:
         r_q = r_q + assembled(ops, sizes, sizes, {(i, i): change for i, change in springs.items()})
@@ -445,13 +443,16 @@ def residual_changes(rates: Rates, of_constraints: Sequence[RowChanges]) -> tupl
     return r_q, r_v, [x[4] for x in found]
 
 
-def _along_joints(rates: Rates, wrenches: dict[int, Matrix]) -> Matrix:
-    """``sᵀ`` times the sum of wrenches (6 × k, by link) that lie beyond each joint (nv × k)."""
-    ops, tree, out = rates.motion.ops, rates.motion.tree, list[Matrix]()
-    width = ops.shape(next(iter(wrenches.values())))[1]
+def _along_joints(rates: Rates, each: Iterable[Mapping[int, Matrix]]) -> Matrix:
+    """``sᵀ`` times the sum of wrenches (6 × nv, by link) that lie beyond each joint (nv × nv)."""
+    ops, tree, wrenches = rates.motion.ops, rates.motion.tree, dict[int, Matrix]()
+    for changes in each:
+        for link, change in changes.items():
+            wrenches[link] = wrenches[link] + change if link in wrenches else change
+    out = [ops.zeros(0, tree.nv)]
     for i in tree.leaves_to_root():
         own, p = wrenches.get(i), tree.parents[i]
-        out.append(ops.zeros(tree.joints[i].nv, width) if own is None else ops.transpose(rates.S[i]) @ own)
+        out.append(ops.zeros(tree.joints[i].nv, tree.nv) if own is None else ops.transpose(rates.S[i]) @ own)
         if own is not None and p != WORLD:
             wrenches[p] = wrenches[p] + own if p in wrenches else own
     return ops.vstack(out[::-1])

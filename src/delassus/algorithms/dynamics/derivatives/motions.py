@@ -33,6 +33,7 @@ from delassus.algorithms.blocks import assembled, symmetric
 from delassus.algorithms.dynamics.derivatives.accelerations import by_joint, residual_changes
 from delassus.algorithms.dynamics.derivatives.curvature import joint_force_curvature, passive_curvature
 from delassus.algorithms.dynamics.derivatives.rates import Rates
+from delassus.algorithms.dynamics.derivatives.row_curvature import spring_curvature
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.kinematics import seen_from
 from delassus.model.tree import WORLD, Placement
@@ -67,6 +68,7 @@ def inverse_dynamics_curvature(motion: DynamicsProblem, qdd: list[Matrix]) -> li
         weights = ops.put(ops.eye(1), (nv, 1), (k,), (0,))
         rest = Rates(still, by_joint(still, weights), is_given=True)
         found = joint_force_curvature(rates, rest) + passive_curvature(motion, weights)
+        found = sum(spring_curvature(rates, rest), found)
         with_q = ops.transpose(residual_changes(rest, ())[0])
         for rows, x in zip(out, (found.qq, found.qv, found.vv, with_q), strict=True):
             rows.append(x)

@@ -12,13 +12,14 @@ and all else changes as `curvature` says. With the changes ``D`` of what ``ℓ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.curvature import Curvature, changes_of, paired
 from delassus.algorithms.dynamics.derivatives.rates import Rates
-from delassus.algorithms.dynamics.derivatives.rows import VELOCITY, Displaced, beyond, held_joints
+from delassus.algorithms.dynamics.derivatives.rows import VELOCITY, Displaced, beyond, held_joints, spring_force
+from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD
 from delassus.spatial.dual_ops import TwiceDualOps
@@ -33,15 +34,15 @@ ACCELERATION, MULTIPLIER = "acceleration", "multiplier"
 class Curved(Displaced):
     """`Displaced` to second order: links are displaced by ``exp(x)``."""
 
-    def __init__(self, rates: Rates, index: int) -> None:
+    def __init__(self, rates: Rates, index: int, motion: DynamicsProblem | None = None) -> None:
         self.twice = TwiceDualOps(rates.motion.ops)
-        super().__init__(rates, index, self.twice)
+        super().__init__(rates, index, self.twice, motion)
 
-    def motions(self, name: str, of_links: Mapping[int, Matrix]) -> dict[int, Any]:
-        """Motions of links as numbers that vary, each by ``((name, link), k)``."""
+    def motions(self, name: str, of_links: Sequence[Matrix]) -> dict[int, Any]:
+        """Motions of the links that rows are on as numbers that vary, each by ``((name, link), k)``."""
         return {
-            i: self.dual.lifted(x, lambda k, _, i=i: {((name, i), k): 1.0})  # type: ignore[misc]
-            for i, x in of_links.items()
+            i: self.dual.lifted(of_links[i], lambda k, _, i=i: {((name, i), k): 1.0})  # type: ignore[misc]
+            for i in self.rows_on_links
         }
 
     def _displacement(self, link: int, sign: float) -> Pose:
@@ -73,21 +74,29 @@ def row_curvature(rates: Rates, rest: Rates, index: int, mu: Matrix, f: Matrix) 
 
     ``rest`` as in `joint_force_curvature`, ``mu`` and ``f`` (m × 1).
     """
-    motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
-    c, nv = motion.problem.constraints[index], tree.nv
-    if not c.carriers(tree) or not motion.problem.rows_on_links_of(index):
+    motion, ops = rates.motion, rates.motion.ops
+    if not motion.problem.constraints[index].carriers(motion.tree) or not motion.problem.rows_on_links_of(index):
         return None
-    at, of = Curved(rates, index), changes_of(rates, rest)
-    links = [*at.rows_on_links]
-    a, twists = ({i: x[i] for i in links} for x in (rates.a, rest.a))
-    missed = column(at.ops, at.missed(at.motions(ACCELERATION, a), at.goal))
-    number = dot(missed, column(ops, mu))
-    pull = at.dual.lifted(f)
-    for link, twist in at.motions(MULTIPLIER, twists).items():
+    at = Curved(rates, index)
+    missed = column(at.ops, at.missed(at.motions(ACCELERATION, rates.a), at.goal))
+    return _curvature(rates, rest, at, dot(missed, column(ops, mu)), at.dual.lifted(f))
+
+
+def spring_curvature(rates: Rates, rest: Rates) -> Iterator[Curvature]:
+    """Second derivatives of ``−fᵀ Σ K Λ`` of each spring whose force ``f`` is known."""
+    for index, c in enumerate(rates.motion.springs):
+        at = Curved(rates, index, rates.motion.pulling)
+        yield _curvature(rates, rest, at, 0.0, spring_force(c, at))
+
+
+def _curvature(rates: Rates, rest: Rates, at: Curved, number: Any, pull: Any) -> Curvature:
+    """Second derivatives of a number less ``fᵀ Σ K Λ``."""
+    ops, tree, of = rates.motion.ops, rates.motion.tree, changes_of(rates, rest)
+    nv, links, held = tree.nv, [*at.rows_on_links], held_joints(at.constraint, tree)
+    for link, twist in at.motions(MULTIPLIER, rest.a).items():
         number = number - dot(column(at.ops, pull), column(at.ops, at.rows_on_links[link] @ twist))
 
     # Dᵀ H D
-    held = held_joints(c, tree)
     names = [name for i in links for name in (i, (VELOCITY, i), (ACCELERATION, i), (MULTIPLIER, i))]
     keys = [(name, k) for name in names for k in range(6)]
     H, with_q, with_v = at.twice.second_rates(number, keys), list[Matrix](), list[Matrix]()

@@ -21,6 +21,7 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import At, Constraint, Goal
 from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
+from delassus.constraints.spring import AnySpring
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.dual_ops import Dual, DualOps, value
@@ -31,7 +32,6 @@ from delassus.spatial.motion import (
     cross_matrix,
     from_entries,
     motion_matrix,
-    scaled,
     scaled_matrix,
 )
 from delassus.spatial.ops import Matrix, Ops
@@ -45,13 +45,15 @@ VELOCITY = "velocity"
 class RowChanges:
     """Changes (m × nv) of what rows miss with positions and velocities; by link the wrench (6 × 1) exerted on it.
 
-    ``wrench_changes`` (6 × nv) are those with positions beyond what a wrench that is fixed in the link has.
+    ``wrench_changes`` (6 × nv) are those with positions beyond what a wrench that is fixed in the link has,
+    ``wrench_rates`` (6 × nv) those with velocities.
     """
 
     with_q: Matrix
     with_v: Matrix
     wrenches: Mapping[int, Matrix] = field(default_factory=dict)
     wrench_changes: Mapping[int, Matrix] = field(default_factory=dict)
+    wrench_rates: Mapping[int, Matrix] = field(default_factory=dict)
 
 
 class Displaced(At):
@@ -62,8 +64,10 @@ class Displaced(At):
     twist.
     """
 
-    def __init__(self, rates: Rates, index: int, dual: DualOps | None = None) -> None:
-        base, self.tree, self._rates = rates.motion, rates.motion.tree, rates
+    def __init__(
+        self, rates: Rates, index: int, dual: DualOps | None = None, motion: DynamicsProblem | None = None
+    ) -> None:  # fmt: skip
+        base, self.tree, self._rates = motion or rates.motion, rates.motion.tree, rates
         self.dual = DualOps(base.ops) if dual is None else dual
         self.ops: Ops = self.dual
         At.__init__(self, cast(Configuration, self), index, cast(RobotMotion, self))
@@ -121,9 +125,10 @@ class Displaced(At):
         r = c.drift(self) + c.gravity(self)
         for link, K in self.rows_on_links.items():
             r = r + K @ a[link]
-        for gain, error in ((goal.velocity_gain, c.velocity), (goal.position_gain, c.position)):
-            if gain is not None:
-                r = r + scaled(self.dual, [gain] * c.size, error(self))
+        for gains, error in zip(goal.gains(c.size), (c.velocity, c.position), strict=True):
+            if gains is not None:
+                numbers = zip(column(self.dual, error(self)), gains, strict=True)
+                r = r + from_entries(self.dual, [x * gain for x, gain in numbers])
         return r
 
     def rows_on_joints_of(self, constraint: int) -> Mapping[int, Any]:
@@ -182,6 +187,35 @@ def row_changes(motion: DynamicsProblem, rates: Rates, index: int, f: Matrix | N
         turned = beyond(tree, {other: [by(W, other)] for other in rows}, held)
         changes[link] = assembled(ops, [6], sizes, {(0, j): x @ rates.S[j] for j, (x,) in turned.items()})
     return RowChanges(with_q, with_v, {link: ops.transpose(K) @ f for link, K in rows.items()}, changes)
+
+
+def spring_changes(rates: Rates) -> list[RowChanges]:
+    """Changes of the wrenches ``−Kᵀ (k x + d ẋ)`` of springs that are forces; they have no rows."""
+    motion, ops, tree = rates.motion, rates.motion.ops, rates.motion.tree
+    sizes, none, out = [joint.nv for joint in tree.joints], motion.ops.zeros(0, tree.nv), list[RowChanges]()
+    for index, c in enumerate(motion.springs):
+        at, held = Displaced(rates, index, motion=motion.pulling), held_joints(c, tree)
+        dual, pull, (wrenches, with_q, with_v) = at.dual, spring_force(c, at), (dict[int, Matrix]() for _ in range(3))
+        for link, K in at.rows_on_links.items():
+            W = column(dual, dual.transpose(K) @ pull)
+            of_links = {
+                i: [dual.rates(W, [(name, k) for k in range(6)]) for name in (i, (VELOCITY, i))]
+                for i in at.rows_on_links
+            }
+            moved = beyond(tree, of_links, held)
+            of_q = {(0, j): P @ rates.S[j] + Q @ rates.psi[j] for j, (P, Q) in moved.items()}
+            of_v = {(0, j): Q @ rates.S[j] for j, (_, Q) in moved.items()}
+            wrenches[link] = dual.values(from_entries(dual, W))
+            with_q[link], with_v[link] = (assembled(ops, [6], sizes, x) for x in (of_q, of_v))
+        out.append(RowChanges(none, none, wrenches, with_q, with_v))
+    return out
+
+
+def spring_force(c: AnySpring, at: Displaced) -> Any:
+    """``−(k x + d ẋ)`` along the rows of a spring."""
+    both = (column(at.ops, x) for x in (c.position(at), c.velocity(at)))
+    steps = zip(c.springs(at.tree), *both, strict=True)
+    return from_entries(at.ops, [x * -k + u * -d for (k, d, _), x, u in steps])
 
 
 def held_joints(c: Constraint, tree: Tree) -> set[int]:

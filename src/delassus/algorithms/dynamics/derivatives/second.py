@@ -29,12 +29,12 @@ from delassus.algorithms.dynamics.derivatives.curvature import (
     passive_curvature,
 )
 from delassus.algorithms.dynamics.derivatives.rates import Rates
-from delassus.algorithms.dynamics.derivatives.row_curvature import row_curvature
+from delassus.algorithms.dynamics.derivatives.row_curvature import row_curvature, spring_curvature
 from delassus.algorithms.dynamics.derivatives.rows import row_changes
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.model.tree import WORLD
-from delassus.spatial.motion import scaled
-from delassus.spatial.ops import Matrix, Ops
+from delassus.spatial.motion import scaled, scaled_matrix
+from delassus.spatial.ops import Matrix, Ops, Scalar
 
 SECOND_DERIVATIVES: Mapping[str, str] = MappingProxyType(
     {
@@ -83,9 +83,20 @@ class SecondDerivatives:
         accelerations = ops.hstack([with_q, changes["dqdd_dv"], changes["dqdd_dtau"]])
         self._z = ops.vstack([accelerations, ops.hstack([changes[f"df_d{by}"] for by in ("q", "v", "tau")])])
 
-    def each_acceleration(self) -> list[Second]:
-        """Those of each acceleration."""
-        return self._each()[: self._motion.tree.nv]
+    def along_each(self, weights: Matrix, h: Scalar) -> list[tuple[Second, Second]]:
+        """Those of ``w·q̈`` for each column ``w`` of weights (nv × k), and ``h`` times them."""
+        ops, response = self._motion.ops, self._response
+
+        def both(lam: Matrix, mu: Matrix) -> list[Matrix]:
+            found = self._along(lam, mu)
+            return [*found, *(scaled_matrix(ops, h, x) for x in found)]
+
+        columns, out = self._columns(response.A @ weights, -(response.df_dtau @ weights)), list[tuple[Second, Second]]()
+        for k, made in enumerate(ops.map(both, columns)):
+            w = ops.take(weights, None, (k,))
+            along, scaled_ = Second(*made[: len(made) // 2]), Second(*made[len(made) // 2 :])
+            out.append((self._on_root(along, w), self._on_root(scaled_, scaled_matrix(ops, h, w))))
+        return out
 
     def tensors(self) -> list[Matrix]:
         """`SECOND_DERIVATIVES`: those of all accelerations (nv² × nv), one below the other, and of all forces."""
@@ -106,14 +117,17 @@ class SecondDerivatives:
 
     def _each(self) -> list[Second]:
         """Those of each acceleration, and of each force."""
-        ops, nv, m, response = self._motion.ops, self._motion.tree.nv, self._motion.problem.n_rows, self._response
+        ops, nv, response = self._motion.ops, self._motion.tree.nv, self._response
         lam = ops.hstack([response.A, ops.transpose(response.df_dtau)])
         mu = ops.hstack([-response.df_dtau, response.inverse])
-        weights = [(ops.take(lam, None, (k,)), ops.take(mu, None, (k,))) for k in range(nv + m)]
-        out = [Second(*x) for x in ops.map(self._along, weights)]
+        out = [Second(*x) for x in ops.map(self._along, self._columns(lam, mu))]
         for k in range(6 if self._rates.root != WORLD else 0):
             out[k] = self._on_root(out[k], ops.put(ops.eye(1), (nv, 1), (k,), (0,)))
         return out
+
+    def _columns(self, lam: Matrix, mu: Matrix) -> list[tuple[Matrix, Matrix]]:
+        ops = self._motion.ops
+        return [(ops.take(lam, None, (k,)), ops.take(mu, None, (k,))) for k in range(ops.shape(lam)[1])]
 
     def _on_root(self, found: Second, weights: Matrix) -> Second:
         """With the drift that a floating root's acceleration is solved for beyond."""
@@ -147,6 +161,7 @@ class SecondDerivatives:
             problem.switched(k, ops.take(mu, range(s.start, s.stop), None)) for k, s in enumerate(problem.rows)
         )])  # fmt: skip
         total = joint_force_curvature(rates, rest) + passive_curvature(motion, lam)
+        total = sum(spring_curvature(rates, rest), total)
         on_drift, acting, of_rows = ops.zeros(6, 1), [], [ops.zeros(nv, 0)]
         for k, s in enumerate(problem.rows):
             part, f = (ops.take(x, range(s.start, s.stop), None) for x in (mu, self._forces))

@@ -46,17 +46,15 @@ class StepCurvature:
 
     def tensors(self) -> list[Matrix]:
         """Those of each number of ``[q⁺; v⁺]``."""
-        ops, nv, h = self._ops, self._tree.nv, self._h
-        found = [self._whole(x) for x in self._second.each_acceleration()]
-        turns, out = ops.entries(ops.block_diagonal(self._turns)), list[Matrix]()
-        own = [k for sv in self._tree.v_slices for k in [sv] * (sv.stop - sv.start)]
-        for i in range(nv):
-            weight = ops.put(ops.eye(1), (nv, 1), (i,), (0,))
-            total = self._of_moves(weight)
-            for k in range(nv)[own[i]]:
-                total = total + scaled_matrix(ops, h * h * turns[i][k], found[k])
-            out.append(total)
-        return [*out, *(scaled_matrix(ops, h, x) for x in found)]
+        ops, nv, h, joints = self._ops, self._tree.nv, self._h, zip(self._tree.joints, self._tree.v_slices, strict=True)
+        turned = [k for joint, sv in joints if joint.nv > 1 for k in range(nv)[sv]]  # others move by h v⁺ itself
+        turns = ops.take(ops.transpose(ops.block_diagonal(self._turns)), None, turned)
+        weights = ops.hstack([scaled_matrix(ops, h, ops.eye(nv)), scaled_matrix(ops, h * h, turns)])
+        found = self._second.along_each(weights, h)
+        of_q = [self._whole(scaled) for _, scaled in found[:nv]]
+        for k, (own, _) in zip(turned, found[nv:], strict=True):
+            of_q[k] = self._whole(own) + self._of_moves(ops.put(ops.eye(1), (nv, 1), (k,), (0,)))
+        return [*of_q, *(self._whole(own) for own, _ in found[:nv])]
 
     def _whole(self, x: Second) -> Matrix:
         ops = self._ops

@@ -29,6 +29,9 @@ from delassus.spatial.trace.operations import CALL, OPERATIONS, PRODUCT, SUM, Op
 GATHERED = 40
 """Values of a result that stages have set from which on they are copied in a loop."""
 
+STACK = 1 << 20
+"""Bytes of an array of values that wait, up to which it is on the stack; a longer one is allocated in each call."""
+
 UNCUT = 4000
 """Longest program, in operations, that stays one function."""
 
@@ -120,18 +123,25 @@ class _Text:
                 set_before = [False] * len(entries)
             ends += [(k, f"{name}[{i}]") for i, k in enumerate(entries) if not set_before[i]]
         self.sections.append(_Section("", Stage(program.graph, ()), scalar, inputs, ends))
+        self.shared = {
+            "s": program.n_values,
+            "r": max(len(x.copies) for x in self.sections),
+            "w": max(x.n_slots for x in self.sections),
+        }
+        self.allocated = [x for x, size in self.shared.items() if size * (8 if scalar == "double" else 4) > STACK]
 
     def header(self, further: Sequence[str] = ()) -> str:
         """``NAME.h``, with further declarations."""
         guard = f"{self.name}_h".upper()
         n = len(self.program.arguments)
+        kept = "A call allocates memory, without which results are NaN" if self.allocated else "Nothing is allocated"
         about = [
             *self.program.comment,
             "",
             *self._layout("Arguments, for one state:", 0, n),
             *self._layout("Results, for one state:", n, len(self.arrays)),
             "",
-            "Arrays are row-major and must not overlap. Nothing is allocated, and nothing is kept between calls.",
+            f"Arrays are row-major and must not overlap. {kept}, and nothing is kept between calls.",
         ]
         lines = [
             *comment(about),
@@ -180,6 +190,7 @@ class _Text:
             *comment(self.program.comment),
             f'#include "{self.name}.h"',
             "",
+            *(("#include <stdlib.h>", "#include <string.h>", "") if self.allocated else ()),
             *HEAD,
         ]
         state, passed = f"{self.name}_state", ", ".join(self.parameters)
@@ -192,9 +203,7 @@ class _Text:
 
     def functions(self) -> list[str]:
         """Static functions, the last one for one state."""
-        lines, body, state = list[str](), list[str](), f"{self.name}_state"
-        shared = {"s": self.program.n_values, "r": max(len(x.copies) for x in self.sections)}
-        shared["w"] = max(x.n_slots for x in self.sections)
+        lines, body, state, shared = list[str](), list[str](), f"{self.name}_state", self.shared
         kinds = dict(zip(self.parameters, self.declared, strict=True))
         kinds |= {name: f"{self.scalar} *{name}" for name in shared} | {"row": "const int *row"}
         used = set[str]()
@@ -222,10 +231,26 @@ class _Text:
             if section.unless is not None:
                 run = [f"if ({section.unless} == 0) {{", *(f"    {line}" for line in run), "}"]
             body += run
-        arrays = [f"{self.scalar} {name}[{size}];" for name, size in shared.items() if name in used and size]
+        needed = {name: size for name, size in shared.items() if name in used and size}
+        arrays = [
+            f"{self.scalar} *{name} = ({self.scalar} *)malloc({size} * sizeof({self.scalar}));"
+            if name in self.allocated
+            else f"{self.scalar} {name}[{size}];"
+            for name, size in needed.items()
+        ]
         if self.gathered or any(section.copies or section.rows for section in self.sections):
             arrays.append("int k;")
         unused = [f"(void){name};" for name in self.parameters if name not in used]  # else compilers warn
+        if held := [name for name in needed if name in self.allocated]:
+            none = zip(self.parameters[-len(self.program.results) :], self.program.results, strict=True)
+            body = [
+                f"if ({' && '.join(held)}) {{",
+                *(f"    {line}" for line in body),
+                "} else {",
+                *(f"    memset({name}, 255, {result.size} * sizeof({self.scalar}));" for name, result in none),
+                "}",
+                *(f"free({name});" for name in held),
+            ]
         body = [*arrays, *([""] if arrays else []), *body, *unused]
         return lines + _block(_signature(f"static {state}", self.declared), body)
 

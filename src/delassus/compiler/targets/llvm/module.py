@@ -38,7 +38,7 @@ LOOPED = 40
 
 AT_ONCE, ROOM = 2, 60_000
 """Blocks that each part is run for before the next part: its code is fetched once for both, and the workspaces of more
-would not fit the first-level cache; and vectors that these have on the stack, 64 bytes each, else one block has it."""
+would not fit the first-level cache; and vectors that these have, 64 bytes each, else one block has it."""
 
 MOST_RUNS = 500
 """Parts of a result that are copied by code of their own, at most: of more, each number is copied in a loop."""
@@ -145,8 +145,10 @@ class _One(RowCode):
         for leaves in self._leaves():
             names.append(f"one_leaves{len(names)}")
             functions.append(define(names[-1], rows, leaves, "noinline "))
-        text.lines.append(f"%w = alloca {text.scalar}, i64 {self.size}")
+        text.reserve("%w", self.size)
         text.lines += [f"call void @{name}({self.pointers})" for name in names]
+        text.free()
+        self.declarations |= text.declarations
         return [*self.tables, *functions, define("one", self.signature, text)]
 
     def _angles(self) -> LlvmText:
@@ -286,8 +288,8 @@ class _Block(WorkspaceCode):
         """``block``: each of these functions for block after block, in workspaces of their own."""
         text, arrays = self.text(), pointers(self.program)
         bytes_each = self.size * self.bytes_each
+        text.reserve("%workspaces", self.at_once * self.size)
         text.lines += [
-            f"%workspaces = alloca {text.vector}, i64 {self.at_once * self.size}, align {self.bytes_each}",
             f"%rounded = add i64 %n, {text.lanes - 1}",
             f"%count = udiv i64 %rounded, {text.lanes}",
             f"%last = sub i64 %n, {text.lanes}",
@@ -316,6 +318,8 @@ class _Block(WorkspaceCode):
                         ]
                     operands = ", ".join([*(f"ptr {p}.{name}" for p in arrays), operands])
                 text.lines.append(f"call void @{name}({operands})")
+        text.free()
+        self.declarations |= text.declarations
         return define("block", f"i64 %n, {self.signature}", text)
 
     def _rows_in(self) -> LlvmText:

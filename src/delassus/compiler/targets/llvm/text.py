@@ -27,6 +27,11 @@ def llvm_table(name: str, entries: Sequence[int]) -> str:
     return f"@{name} = private unnamed_addr constant [{len(entries)} x i32] [{shown}]"
 
 
+STACK, LINE = 1 << 18, 64
+"""Bytes of a workspace that is on the stack, of which threads may have half a megabyte: larger ones are allocated; and
+bytes of a cache line, where those begin."""
+
+
 class LlvmText:
     """Instructions of one function under construction.
 
@@ -60,7 +65,7 @@ class LlvmText:
         self.vector, self.integer, self.mask = types if lanes == 1 else (f"<{lanes} x {t}>" for t in types)
         self.lines: list[str] = []
         self.declarations: set[str] = set()
-        self._names = 0
+        self._names, self._is_allocated = 0, False
 
     def constant(self, value: float) -> str:
         """The same number in all lanes, as an operand."""
@@ -134,6 +139,30 @@ class LlvmText:
     def store(self, x: str, address: str) -> None:
         """Write a vector to an address."""
         self.lines.append(f"store {self.vector} {x}, ptr {address}{self._align}")
+
+    def allocate(self, name: str, size: int | str) -> None:
+        """Let a name be the address of so many bytes, at a cache line, until `free`."""
+        # called by their addresses: llvmlite leaves no room for stubs
+        self.declarations |= {"declare ptr @malloc(i64) nonlazybind", "declare void @free(ptr) nonlazybind"}
+        self._is_allocated = True
+        self.lines += [f"%more = add i64 {size}, {LINE - 1}", "%taken = call ptr @malloc(i64 %more)"]
+        behind = self.instruction(f"getelementptr i8, ptr %taken, i64 {LINE - 1}")
+        whole = self.instruction(f"and i64 {self.instruction(f'ptrtoint ptr {behind} to i64')}, -{LINE}")
+        self.lines.append(f"{name} = inttoptr i64 {whole} to ptr")
+
+    def reserve(self, name: str, vectors: int) -> None:
+        """Let a name be the address of so many vectors, until `free`: on the stack if they are few."""
+        align = self.lanes * self.bits // 8
+        if vectors * align > STACK:
+            self.allocate(name, vectors * align)
+        else:
+            at = f", align {align}" if self.lanes > 1 else ""
+            self.lines.append(f"{name} = alloca {self.vector}, i64 {vectors}{at}")
+
+    def free(self) -> None:
+        """Give back what has been allocated."""
+        if self._is_allocated:
+            self.lines.append("call void @free(ptr %taken)")
 
     @contextmanager
     def loop(self, name: str, count: int | str, step: int = 1) -> Iterator[str]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from delassus.errors import ModelError, shown, unknown_name
 from delassus.model.check import decimal_numbers
+from delassus.model.description import LARGEST
 from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to_matrix, rotation_from_rpy
 
 WORLD, OWN = "world", "__model__"
@@ -82,12 +83,18 @@ def text_of(element: Element, tag: str, default: str = "") -> str:
 
 
 def numbers_of(element: Element, tag: str, what: str, *default: float) -> tuple[float, ...]:
-    """Numbers in a child element, as many as the default has, finite; the default where there is no such element."""
+    """Numbers in a child element, as many as the default has; the default where there is no such element."""
     text = text_of(element, tag)
-    numbers = decimal_numbers(text) if text else default
+    numbers = finite_numbers(text) if text else default
     if numbers is None or len(numbers) != len(default):
         raise ModelError(f"{what}, <{tag}>", f"{len(default)} finite number(s)", shown(text), "Correct the text.")
     return numbers
+
+
+def finite_numbers(text: str) -> tuple[float, ...] | None:
+    """Numbers of a text, None where one is not finite or is beyond `LARGEST`."""
+    numbers = decimal_numbers(text)
+    return None if numbers is None or max(map(abs, numbers), default=0.0) >= LARGEST else numbers
 
 
 def flag_of(element: Element, tag: str, what: str, default: bool = False) -> bool:
@@ -107,7 +114,7 @@ def read_pose(element: Element, what: str) -> Pose:
     form = found.get("rotation_format", "euler_rpy")
     if form not in ("euler_rpy", "quat_xyzw"):
         raise ModelError(f"{what}, rotation_format", "euler_rpy or quat_xyzw", shown(form), "Correct it.")
-    numbers, size = decimal_numbers(text), 6 if form == "euler_rpy" else 7
+    numbers, size = finite_numbers(text), 6 if form == "euler_rpy" else 7
     if numbers is None or len(numbers) != size:
         raise ModelError(f"{what}, <pose>", f"{size} finite numbers", shown(text), "Correct the text.")
     position, turn = np.array(numbers[:3]), np.array(numbers[3:])

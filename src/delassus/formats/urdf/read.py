@@ -276,10 +276,11 @@ def read_pose(element: Element, what: str) -> tuple[Array, Array]:
     if "rpy" in origin.attrib:
         raise ModelError(f"{what}, <origin>", "rpy or quat_xyzw", "both", "Leave out one of them.")
     _, quaternion = read_numbers(element, "origin", what, xyz=3 * ZERO, quat_xyzw=(0.0, 0.0, 0.0, 1.0))
-    length = float(np.linalg.norm(quaternion))
-    if not length > SHORTEST_QUATERNION:
+    largest = max(map(abs, quaternion))
+    if not largest > SHORTEST_QUATERNION:
         raise ModelError(f"{what}, quat_xyzw of <origin>", "a rotation", shown(quaternion), "No rotation is 0 0 0 1.")
-    return quaternion_to_matrix(np.array(quaternion) / length), np.array(xyz)
+    straight = np.array(quaternion) / largest
+    return quaternion_to_matrix(straight / np.linalg.norm(straight)), np.array(xyz)
 
 
 def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:

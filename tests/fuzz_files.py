@@ -88,7 +88,7 @@ SDF = (
     + '<ode><mu>0.7</mu></ode></friction></surface></collision></link><link name="c"/><link name="d"/><link name="e"/>'
     + '<frame name="t" attached_to="b"><pose rotation_format="quat_xyzw">0 0 1 0 0 3 4</pose></frame>'
     + '<joint name="j" type="revolute"><parent>a</parent><child>b</child><pose relative_to="a">0 0 1 0 0 0</pose>'
-    + '<axis><xyz expressed_in="__model__">0 1 0</xyz><limit><lower>-1</lower><upper>1</upper><effort>-1</effort></limit>'
+    + '<axis><xyz expressed_in="__model__">0 1 0</xyz><limit><lower>-1</lower><upper>1</upper></limit>'
     + "<dynamics><damping>1</damping><spring_stiffness>2</spring_stiffness></dynamics></axis></joint>"
     + '<joint name="k" type="universal"><parent>b</parent><child>c</child><axis/><axis2><xyz>1 0 0</xyz>'
     + '<mimic joint="j" axis="axis"><multiplier>2</multiplier></mimic></axis2></joint><joint name="l" type="screw">'

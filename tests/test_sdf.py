@@ -1,4 +1,4 @@
-"""SDF: what is written is read as the same tree; poses, axes and scopes as SDFormat defines them; loops; hostile files."""
+"""SDF: what is written is read as the same tree; poses, axes and scopes as SDFormat has them; loops; hostile files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_poses_are_relative_to_what_they_say():
 def test_axes_of_old_files_are_those_of_the_model(version, inside, turned):
     """Of a link that is turned by a quarter about z: its x axis is the model's y axis."""
     text = sdf(
-        link("a") + link("b", f"<pose>1 0 0 0 0 {np.pi / 2}</pose>") + joint("j", "revolute", "a", "b", axis("1 0 0", inside)),
+        link("a") + link("b", f"<pose>1 0 0 0 0 {np.pi / 2}</pose>")
+        + joint("j", "revolute", "a", "b", axis("1 0 0", inside)),
         version,
     )  # fmt: skip
     tree = ds.load(text, root="fixed")
@@ -105,8 +106,8 @@ def test_joints_of_two_axes_screws_and_defaults():
     assert error(at[:3, 3], [0, 0, 0.5]) < ROUND_OFF
     assert error(ds.forward_kinematics(tree, [0, 0, 0, 1.0], "d")[:3, 3], [0, 0, -0.25]) < ROUND_OFF
     turned = ds.forward_kinematics(tree, [0.3, 0.4, 0, 0], "b")[:3, :3]
-    x, y = (np.array(R) for R in ([[1, 0, 0], [0, np.cos(0.3), -np.sin(0.3)], [0, np.sin(0.3), np.cos(0.3)]],
-                                  [[np.cos(0.4), 0, np.sin(0.4)], [0, 1, 0], [-np.sin(0.4), 0, np.cos(0.4)]]))  # fmt: skip
+    (c, s), (d, t) = ((np.cos(angle), np.sin(angle)) for angle in (0.3, 0.4))
+    x, y = np.array([[1, 0, 0], [0, c, -s], [0, s, c]]), np.array([[d, 0, t], [0, 1, 0], [-t, 0, d]])
     assert error(turned, x @ y) < ROUND_OFF
     alone = ds.load(sdf("<link name='a'/>"))
     assert alone.inertias[0].diagonal().tolist() == 6 * [1.0]
@@ -170,10 +171,12 @@ def test_worlds_hold_models_that_files_name(tmp_path):
 
 def test_scenes_have_the_collisions_of_models():
     """Boxes of one model do not meet, those of two do; static models are the ground, whose plane may lean."""
-    shape = "<collision name='c'><geometry>{}</geometry><surface><friction><ode><mu>0.7</mu></ode></friction></surface></collision>"
+    surface = "<surface><friction><ode><mu>0.7</mu></ode></friction></surface>"
+    shape = f"<collision name='c'><geometry>{{}}</geometry>{surface}</collision>"
     box = shape.format("<box><size>0.2 0.2 0.2</size></box>")
     body = "<model name='{}'><pose>{} 0 0.1 0 0 0</pose>{}</model>"
-    ground = f"<model name='g'><static>true</static><link name='l'>{shape.format('<plane><normal>0 0 2</normal></plane>')}</link></model>"
+    plane = shape.format("<plane><normal>0 0 2</normal></plane>")
+    ground = f"<model name='g'><static>true</static><link name='l'>{plane}</link></model>"
     two = (
         link("x", box) + link("y", f"<pose>0.5 0 0 0 0 0</pose>{box}") + joint("j", "revolute", "x", "y", axis("0 0 1"))
     )
@@ -192,7 +195,8 @@ def test_scenes_have_the_collisions_of_models():
     ("<sdf version='1.9'/>", "a <model>, or one <world>"),
     (sdf(link("a") + link("a")), "'a' twice"), (sdf("<link/>"), "a name on every <link>"),
     (sdf(link("a", "<pose>1 2 3</pose>")), "link 'a', <pose>: expected 6 finite"),
-    (sdf(link("a", "<pose relative_to='b'>0 0 0 0 0 0</pose>") + link("b", "<pose relative_to='a'>0 0 0 0 0 0</pose>")), "a circle"),
+    (sdf(link("a", "<pose relative_to='b'>1 0 0 0 0 0</pose>") + link("b", "<pose relative_to='a'>0 1 0 0 0 0</pose>")),
+        "a circle"),
     (sdf("<frame name='f' attached_to='g'/><frame name='g' attached_to='f'/>" + link("a")), "a circle"),
     (sdf(link("a") + link("b") + joint("j", "hinge", "a", "b")), "a type among"),
     (sdf(link("a") + link("b") + joint("j", "revolute", "a", "b")), "joint 'j': expected an <axis>"),
@@ -209,7 +213,7 @@ def test_what_is_wrong_is_named(text, said):
 
 
 def test_unknown_frames_are_named():
-    with pytest.raises(UnknownNameError, match="link 'a', frame.*'bb'"):
+    with pytest.raises(UnknownNameError, match=r"link 'a', frame.*'bb'"):
         ds.load(sdf(link("a", "<pose relative_to='bb'>0 0 0 0 0 0</pose>") + link("b")))
 
 

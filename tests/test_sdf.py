@@ -9,11 +9,14 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError, UnknownNameError
-from internals import PER_DOF, joint_kinds
-from random_trees import some_mechanism
+from random_trees import joint_kinds, some_mechanism
 from tools import ROUND_OFF, error
 
 IN_SDF = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW, joint_kinds.BALL, None)
+
+PER_DOF = (
+    "armature", "lower", "upper", "damping", "friction", "stiffness", "rest_position", "effort_limit", "velocity_limit",
+)  # fmt: skip
 
 MASS = "<inertial><mass>{}</mass><inertia><ixx>0.1</ixx><iyy>0.2</iyy><izz>0.25</izz></inertia></inertial>"
 

@@ -171,13 +171,12 @@ def info(
     """Show the joints of a robot and where each is in q and v, its links, limits, actuators, sensors and keyframes."""
     from delassus.cli.parse import LIMITS, base_of, finite, link_of, parts_of
     from delassus.formats.load import load
-    from delassus.model.tree import total_mass
 
     tree = load(robot, root=root.value, massless=massless.value)
     console.print(
         console.render_str(f"{tree.name}:", style="bold"),
         f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
-        f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
+        f"mass {tree.mass:.4g} kg, {len(tree.frames)} frames",
     )
     rows = []
     for i, joint in enumerate(tree.joints):

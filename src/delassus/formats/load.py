@@ -117,10 +117,10 @@ def load(
     Parameters
     ----------
     robot : path, text, name, pinocchio.Model, mujoco.MjModel or mujoco.MjSpec
-        A ``.urdf`` file, an ``.xml`` file (MJCF), the text of either as a ``str`` that begins with ``<``, as the
+        A ``.urdf``, ``.sdf`` or ``.xml`` file (MJCF), the text of one as a ``str`` that begins with ``<``, as the
         parameter ``robot_description`` of ROS 2 holds it, a name that ``example-robot-data`` or ``robot_descriptions``
         know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
-        working folder. Meshes are not read from URDF files. MuJoCo reads them with an MJCF file.
+        working folder. Meshes are not read from URDF and SDF files. MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}, optional
         For URDF files, of legged robots too: whether the root link is fixed to the world, the default, or carried by a
         free joint. Other files and models say so themselves; "floating" is refused for one without a free joint, and
@@ -187,6 +187,8 @@ def load(
     """
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
     check_choice("massless", massless, MASSLESS, ModelError)
+    if root is not None:
+        check_choice("root", root, ("fixed", "floating"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
         found = read_description(robot, max_bytes)

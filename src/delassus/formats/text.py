@@ -32,7 +32,7 @@ OTHER_FORMATS = {
     **dict.fromkeys((".proto", ".wbt"), "a Webots model"), ".mjb": "MuJoCo's binary format", ".json": "JSON",
     ".skel": "SKEL, as DART reads it", ".osim": "OpenSim", ".lua": "Lua, as RBDL reads it", ".bvh": "BVH",
 }  # fmt: skip
-"""Names of formats by endings of files: those that hold robots, and are neither URDF nor MJCF, and parts of robots."""
+"""Names of formats by endings of files: those of robots that are neither URDF, SDF nor MJCF, and of parts of robots."""
 
 OTHER_ROOTS = {
     "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
@@ -90,12 +90,12 @@ def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
 
 
 def refuse_format(path: Path) -> None:
-    """Refuse a file whose ending is that of a format which is neither URDF nor MJCF, by the name of the format."""
+    """Refuse a file whose ending is that of a format which is neither URDF, SDF nor MJCF, by the name of the format."""
     suffix = path.suffix.lower()
     if suffix in OTHER_FORMATS:
         form = OTHER_FORMATS[suffix]
-        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF or MJCF."
-        raise ModelError(f"file {shown(str(path))}", "a URDF or MJCF file", f"{form} ({suffix})", advice)
+        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF, SDF or MJCF."
+        raise ModelError(f"file {shown(str(path))}", "a URDF, SDF or MJCF file", f"{form} ({suffix})", advice)
 
 
 def check_file(path: Path, max_bytes: float) -> None:

@@ -107,12 +107,15 @@ Robot = Annotated[
 SceneName = Annotated[
     str,
     typer.Argument(
-        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf or .xml (MJCF) file or a robot.",
+        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf, .sdf or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,
     ),
 ]
 RootChoice = Annotated[
-    RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
+    RootOption | None,
+    typer.Option(
+        "--root", help="Whether the root link of a URDF file is fixed to the world (default), or on a free joint."
+    ),
 ]
 MasslessChoice = Annotated[
     MasslessOption,
@@ -162,7 +165,7 @@ _stand_for("demo")
 @app.command()
 def info(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     frames: Annotated[bool, typer.Option("--frames", help="List every name that a constraint can use.")] = False,
     file: Json = None,
@@ -172,7 +175,7 @@ def info(
     from delassus.cli.parse import LIMITS, base_of, finite, link_of, parts_of
     from delassus.formats.load import load
 
-    tree = load(robot, root=root.value, massless=massless.value)
+    tree = load(robot, root=root.value if root else None, massless=massless.value)
     console.print(
         console.render_str(f"{tree.name}:", style="bold"),
         f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
@@ -219,7 +222,7 @@ def info(
 @app.command()
 def compute(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
@@ -238,7 +241,7 @@ def compute(
     from delassus.formats.load import load
     from delassus.model.check import written
 
-    tree = load(robot, root=root.value, massless=massless.value)
+    tree = load(robot, root=root.value if root else None, massless=massless.value)
     constraints = parse_constraints(tree, weld, point)
     state = tree.random(seed) if q is None else read_configuration(q)
     G = delassus(tree, constraints, state, method=method)
@@ -268,7 +271,7 @@ def compute(
 @app.command()
 def export(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
@@ -319,7 +322,7 @@ def export(
     from delassus.quantities.keywords import Keywords
     from delassus.quantities.request import request
 
-    tree, quantity = load(robot, root=root.value, massless=massless.value), find_quantity(what)
+    tree, quantity = load(robot, root=root.value if root else None, massless=massless.value), find_quantity(what)
     options: Keywords = {}
     if frame:
         options["frames"] = [parse_frame(text) for text in frame]

@@ -83,7 +83,8 @@ def _robots(incomplete: str) -> list[str]:
     from delassus.formats.load import robot_names
 
     folder = incomplete[: incomplete.rfind("/") + 1]
-    paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in (".urdf", ".sdf", ".xml")]
+    suffixes = (".urdf", ".sdf", ".xml")
+    paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in suffixes]
     found = [*robot_names(), *(f"{folder}{path.name}{'/' * path.is_dir()}" for path in paths)]
     return [name for name in found if name.startswith(incomplete)]
 
@@ -102,7 +103,7 @@ def _scenes(incomplete: str) -> list[str]:
 
 Robot = Annotated[
     str,
-    typer.Argument(help="A .urdf, .sdf or .xml (MJCF) file, or a name such as talos_reduced or go1.", autocompletion=_robots),
+    typer.Argument(help="A .urdf, .sdf or .xml (MJCF) file, or a name such as go1.", autocompletion=_robots),
 ]
 SceneName = Annotated[
     str,

@@ -211,9 +211,7 @@ def test_other_formats_are_named(load_text, tmp_path, suffix, match):
         ds.load(f"nowhere/robot{suffix}")
 
 
-@pytest.mark.parametrize(
-    ("root", "form"), [("COLLADA", "a mesh"), ("launch", "a ROS launch file")]
-)
+@pytest.mark.parametrize(("root", "form"), [("COLLADA", "a mesh"), ("launch", "a ROS launch file")])
 def test_other_formats_of_xml_are_named(load_text, root, form):
     with refused(f"got a <{root}>: {form}"):
         load_text(f"<{root}/>")

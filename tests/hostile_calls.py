@@ -169,7 +169,7 @@ def of_models(folder):
     }
     sensor = ds.Sensor("s", "framepos", "link3")
     return made | {
-        "load": (ds.load, {"robot": urdf, "srdf": None, **loading}),
+        "load": (ds.load, {"robot": urdf, "srdf": None, "xacro": {}, **loading}),
         "load_parallel": (ds.load_parallel, {"folder": urdf.parent, **loading}),
         "Tree": (ds.Tree, given),
         "Tree.random": (arm.random, {"rng": 0, "batch": 2}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sysconfig
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
@@ -26,6 +26,7 @@ from delassus.formats.text import (
     refuse_beyond,
     refuse_format,
 )
+from delassus.formats.urdf.macros import SUFFIX, expanded
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
@@ -111,6 +112,7 @@ def load(
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
+    xacro: Mapping[str, str | float | bool] | None = None,
 ) -> Tree:
     """Load a robot.
 
@@ -156,6 +158,9 @@ def load(
         Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
         as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
         memory.
+    xacro : mapping of str to str, float or bool, optional
+        Arguments of a URDF file with macros, which are then expanded by the package ``xacro``, as those of a file whose
+        name ends in ``.xacro`` always are. Macros may take any time and memory.
 
     Returns
     -------
@@ -191,7 +196,7 @@ def load(
         check_choice("root", root, ("fixed", "floating"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
-        found = read_description(robot, max_bytes)
+        found = read_description(robot, max_bytes, xacro)
         if found.is_urdf:
             return load_description(
                 found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
@@ -271,17 +276,21 @@ def is_text(robot: object) -> bool:
     return isinstance(robot, str) and robot.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-def read_description(robot: str | Path, max_bytes: float) -> Description:
-    """The URDF, SRDF or MJCF description that has this path or name, or is this text; raises as `load` does."""
+def read_description(
+    robot: str | Path, max_bytes: float, macros: Mapping[str, str | float | bool] | None = None
+) -> Description:
+    """The description that has this path or name, or is this text, its ``macros`` expanded; raises as `load` does."""
+    path, text, source = TEXT, None, "the text of a robot"
     if isinstance(robot, str) and is_text(robot):
-        path, text, source = TEXT, robot.lstrip("\ufeff \t\r\n"), "the text of a robot"
+        text = robot.lstrip("\ufeff \t\r\n")
         refuse_beyond(max_bytes, source, len(text))
-        root = parse_xml(text, source)
     else:
-        path, text = find_description(robot), None
+        path = find_description(robot)
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
         refuse_format(path)
-        root = read_xml(path, max_bytes)
+    if macros is not None or path.suffix.lower() == SUFFIX:
+        text = expanded(path, text, {} if macros is None else macros, max_bytes, source)
+    root = read_xml(path, max_bytes) if text is None else parse_xml(text, source)
     if root.tag not in ("robot", "mujoco", "sdf"):
         form = OTHER_ROOTS.get(root.tag)
         came = f"a <{shown(root.tag)[1:-1]}>{f': {form}' if form else ''}"

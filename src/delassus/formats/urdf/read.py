@@ -92,7 +92,7 @@ def tree_from_urdf(
 
 
 def refuse_macros(robot: Element, name: str) -> None:
-    """Refuse a robot with elements of xacro, or with expressions of it in links and joints, by the command to run."""
+    """Refuse a robot with elements of xacro, or with expressions of it in links and joints, by how to expand it."""
     for element in robot.iter():
         used = element.tag if element.tag.startswith("xacro:") else None
         if used is None and element.tag in ("link", "joint"):
@@ -100,7 +100,7 @@ def refuse_macros(robot: Element, name: str) -> None:
         if used is not None:
             came = f"<{used}>" if used == element.tag else shown(used)
             raise ModelError(
-                f"robot {name!r}", "a URDF file without macros", came, "Expand it: xacro robot.xacro > robot.urdf."
+                f"robot {name!r}", "a URDF file without macros", came, "Pass xacro={}, with its arguments."
             )
 
 

@@ -74,7 +74,33 @@ MJCF = """<mujoco model="m"><compiler angle="radian" meshdir="."/><option timest
 <actuator><motor joint="j" gear="2"/><muscle joint="k"/><position tendon="u"/></actuator>
 <sensor><jointpos joint="j"/><touch site="s"/></sensor><custom><numeric name="z" size="2" data="1"/></custom>
 <keyframe><key name="y" time="1"/></keyframe></mujoco>"""
+SDF_INERTIAL = (
+    "<inertial><mass>2</mass><pose>0 0 0.1 0 0 0</pose><inertia><ixx>0.1</ixx><ixy>0</ixy></inertia></inertial>"
+)
+SDF = (
+    '<sdf version="1.9"><world name="w"><gravity>0 0 -9</gravity><frame name="f"><pose>1 0 0 0 0 0</pose></frame>'
+    + '<include><uri>part.sdf</uri><name>o</name><pose relative_to="f">0 0 1 0 0 0</pose></include>'
+    + '<model name="m" canonical_link="b" placement_frame="t"><pose degrees="true">0 0 1 0 90 0</pose>'
+    + f'<self_collide>true</self_collide><link name="a">{SDF_INERTIAL}<collision name="c"><pose>0 0 0.1 0 0 0</pose>'
+    + '<geometry><box><size>1 2 3</size></box></geometry></collision></link><link name="b"><pose relative_to="j">'
+    + f"0 0 1 0 0 0</pose><gravity>false</gravity>{SDF_INERTIAL}"
+    + '<collision name="c"><geometry><mesh><uri>part.obj</uri><scale>1 1 2</scale></mesh></geometry><surface><friction>'
+    + '<ode><mu>0.7</mu></ode></friction></surface></collision></link><link name="c"/><link name="d"/><link name="e"/>'
+    + '<frame name="t" attached_to="b"><pose rotation_format="quat_xyzw">0 0 1 0 0 3 4</pose></frame>'
+    + '<joint name="j" type="revolute"><parent>a</parent><child>b</child><pose relative_to="a">0 0 1 0 0 0</pose>'
+    + '<axis><xyz expressed_in="__model__">0 1 0</xyz><limit><lower>-1</lower><upper>1</upper></limit>'
+    + "<dynamics><damping>1</damping><spring_stiffness>2</spring_stiffness></dynamics></axis></joint>"
+    + '<joint name="k" type="universal"><parent>b</parent><child>c</child><axis/><axis2><xyz>1 0 0</xyz>'
+    + '<mimic joint="j" axis="axis"><multiplier>2</multiplier></mimic></axis2></joint><joint name="l" type="screw">'
+    + "<parent>c</parent><child>d</child><axis/><thread_pitch>5</thread_pitch></joint>"
+    + '<joint name="n" type="ball"><parent>a</parent><child>d</child></joint><joint name="p" type="gearbox">'
+    + "<parent>b</parent><child>c</child><axis/><axis2/><gearbox_ratio>3</gearbox_ratio>"
+    + "<gearbox_reference_body>a</gearbox_reference_body></joint></model>"
+    + '<model name="g"><static>1</static><link name="a"><collision name="c"><geometry><plane><normal>0 0 1</normal>'
+    + "</plane></geometry></collision></link></model></world></sdf>"
+)
 OTHERS = {
+    "part.sdf": f'<sdf version="1.6"><model name="o"><link name="a">{SDF_INERTIAL}</link></model></sdf>',
     "included.xml": '<mujoco><body name="i"><joint/><geom size="0.1"/></body></mujoco>',
     "other.xml": '<mujoco><worldbody><body name="x"><joint/><geom size="0.1"/></body></worldbody></mujoco>',
     "part.obj": "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n",
@@ -86,7 +112,11 @@ FRAGMENTS = (
     "hinge", "mesh", "hfield", "true", "case.xml", "other.xml", "included.xml", "part.obj", "..", "/dev/zero", "/",
     "nowhere/../case.xml", "package://r/part.obj", "1.0", "1.2", "world", "--", "&", "<",
 )  # fmt: skip
-VALUE, EMPTY, TAG = re.compile(r'"[^"]*"'), re.compile(r"<[a-z]+[^>]*/>"), re.compile(r"(?<=<)[a-z]+|(?<=</)[a-z]+")
+VALUE, EMPTY, TAG = (
+    re.compile(r'"[^"]*"|>[^<>]+<'),
+    re.compile(r"<[a-z]+[^>]*/>"),
+    re.compile(r"(?<=<)[a-z]+|(?<=</)[a-z]+"),
+)
 
 
 def mutated(rng: random.Random, text: str) -> bytes:
@@ -94,7 +124,8 @@ def mutated(rng: random.Random, text: str) -> bytes:
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         kind = rng.random()
         if kind < 0.6 and (old := _any(rng, VALUE, text)):
-            text = f'{text[: old.start()]}"{_value(rng, old.group()[1:-1])}"{text[old.end() :]}'
+            first, inside, last = old.group()[0], old.group()[1:-1], old.group()[-1]
+            text = f"{text[: old.start()]}{first}{_value(rng, inside)}{last}{text[old.end() :]}"
         elif kind < 0.85 and (old := _any(rng, EMPTY, text)) and (new := _any(rng, EMPTY, text)):
             change = rng.choice(
                 [
@@ -163,7 +194,7 @@ def run(folder: Path, seed: int, count: int, seconds: float) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     end, rng = time.monotonic() + seconds, random.Random(seed)
     while sum(outcomes.values()) < count and time.monotonic() < end:
-        suffix, text = rng.choice([(".urdf", URDF), (".xml", MJCF)])
+        suffix, text = rng.choice([(".urdf", URDF), (".xml", MJCF), (".sdf", SDF)])
         path = folder / f"case{suffix}"
         path.write_bytes(mutated(rng, text))
         faulthandler.dump_traceback_later(SLOWEST, exit=True)

@@ -169,7 +169,7 @@ def of_models(folder):
     }
     sensor = ds.Sensor("s", "framepos", "link3")
     return made | {
-        "load": (ds.load, {"robot": urdf, "srdf": None, **loading}),
+        "load": (ds.load, {"robot": urdf, "srdf": None, "xacro": {}, **loading}),
         "load_parallel": (ds.load_parallel, {"folder": urdf.parent, **loading}),
         "Tree": (ds.Tree, given),
         "Tree.random": (arm.random, {"rng": 0, "batch": 2}),
@@ -198,6 +198,7 @@ def of_models(folder):
         "Tree.support": (arm.support, {"link": 0}),
         "Tree.supporting_links": (arm.supporting_links, {"links": [0, 1]}),
         "Tree.to_mjcf": (arm.to_mjcf, {"unsupported": "warn"}),
+        "Tree.to_sdf": (arm.to_sdf, {"unsupported": "warn"}),
         "Tree.to_urdf": (arm.to_urdf, {"unsupported": "warn"}),
         "mechanisms.chain": (m.chain, {"n": 2, "root": "fixed"}),
         "mechanisms.pendulum": (m.pendulum, {"n": 2, "length": 1.0, "mass": 1.0}),

@@ -54,7 +54,7 @@ from delassus.model.description import RawJoint, RawLink
 from delassus.model.edit.build import build_tree
 from delassus.model.inertia import about_centre, inertia_defects, move_inertia, nearest_inertia, spatial_inertia
 from delassus.model.kinematics import frame_pose, joint_displacement, world_poses
-from delassus.model.tree import WORLD, total_mass
+from delassus.model.tree import WORLD
 from delassus.quantities import QUANTITIES, bound_request, evaluate, find_quantity
 from delassus.quantities.bound_request import elimination_order, symbolic_request
 from delassus.quantities.declarations.contact import OPERATIONAL_SPACE_COMPLIANCE

@@ -34,7 +34,6 @@ from internals import (
     rotation_between,
     rotation_from_rpy,
     spatial_inertia,
-    total_mass,
 )
 from random_trees import some_actuator, some_contacts, some_robot, some_rows
 from tools import ROUND_OFF, error, random_rotation
@@ -130,7 +129,7 @@ class TestUrdf:
         R = rotation_from_rpy(np.array([0.4, 0.5, 0.6]))
         expected = spatial_inertia(2.0, np.array([0.1, 0.2, 0.3]), R @ np.diag([0.02, 0.03, 0.04]) @ R.T)
         assert error(tree.inertias[0], expected) < ROUND_OFF
-        assert total_mass(tree) == pytest.approx(2.0)
+        assert tree.mass == pytest.approx(2.0)
         assert error(tree.world_inertia, spatial_inertia(2.0, NOWHERE, np.diag([0.02, 0.03, 0.04]))) < ROUND_OFF
 
     def test_elements_that_do_not_matter(self, load_text):
@@ -231,7 +230,7 @@ class TestUrdf:
         assert error(move_inertia(moving, at.rotation, at.position), tree.inertias[0]) < 10 * ROUND_OFF
         fixed = sum(move_inertia(one, *_split(T[n])) for n in ("base", "plate", "camera"))
         assert error(tree.world_inertia, fixed) < 10 * ROUND_OFF
-        assert total_mass(tree) == pytest.approx(6.0)
+        assert tree.mass == pytest.approx(6.0)
         for name in ("hand", "tip"):
             assert ds.jacobian(tree, ds.Weld(name), [q]).shape == (6, 1)
 
@@ -960,7 +959,7 @@ class TestReroot:
         assert (other.nq, other.nv, other.n_links) == (tree.nq, tree.nv, tree.n_links)
         assert set(other.frames) == set(tree.frames) and set(other.joint_names) == set(tree.joint_names)
         assert other.is_floating and other.placement(root).link == 0
-        assert total_mass(other) == pytest.approx(total_mass(tree))
+        assert other.mass == pytest.approx(tree.mass)
         q = tree.random(3, batch=4)
         q_other = tree.reroot_configuration(root, q)
         other.check_configuration(q_other)
@@ -1234,7 +1233,7 @@ class TestMechanisms:
         tree = ds.mechanisms.pendulum(3, length=0.4, mass=2.0)
         assert np.allclose(pose_matrix(tree, "rod3", tree.neutral())[:3, 3], [0, 0, -0.8])
         assert np.allclose(frame_pose(tree, "rod3", tree.random(0, batch=10))[1][:, 1], 0)
-        assert total_mass(tree) == pytest.approx(6.0)
+        assert tree.mass == pytest.approx(6.0)
         single = ds.mechanisms.pendulum(1, length=0.4, mass=2.0)
         assert ds.mass_matrix(single, [0.3])[0, 0] == pytest.approx(2.0 * 0.4**2 / 3, rel=1e-2)  # a rod about its end
 

@@ -22,7 +22,7 @@ from delassus.constraints import At, Candidate, Constraint, row_slices
 from delassus.constraints.paths import StepPath, pairs_of
 from delassus.frozen import cached_property
 from delassus.model.topology import characteristic_length
-from delassus.model.tree import WORLD, Placement, Tree, total_mass
+from delassus.model.tree import WORLD, Placement, Tree
 from delassus.spatial.dual_ops import DualOps, HeldTransform
 from delassus.spatial.motion import LINEAR, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, MotionTransform, Ops, Scalar
@@ -340,7 +340,7 @@ class Problem:
 
     def usual_mobilities(self, constraint: int) -> list[Scalar]:
         """Mobility that each row of a constraint would have on one body of the robot's mass; a row of zeros, any."""
-        mass = total_mass(self.tree) or 1.0
+        mass = self.tree.mass or 1.0
         sizes = self.row_sizes(constraint)
         return [(x + (1.0 - self.ops.less(0.0, x))) * (1.0 / mass) for x in sizes]
 

@@ -83,7 +83,8 @@ def _robots(incomplete: str) -> list[str]:
     from delassus.formats.load import robot_names
 
     folder = incomplete[: incomplete.rfind("/") + 1]
-    paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in (".urdf", ".xml")]
+    suffixes = (".urdf", ".sdf", ".xml")
+    paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in suffixes]
     found = [*robot_names(), *(f"{folder}{path.name}{'/' * path.is_dir()}" for path in paths)]
     return [name for name in found if name.startswith(incomplete)]
 
@@ -102,17 +103,20 @@ def _scenes(incomplete: str) -> list[str]:
 
 Robot = Annotated[
     str,
-    typer.Argument(help="A .urdf or .xml (MJCF) file, or a name such as talos_reduced or go1.", autocompletion=_robots),
+    typer.Argument(help="A .urdf, .sdf or .xml (MJCF) file, or a name such as go1.", autocompletion=_robots),
 ]
 SceneName = Annotated[
     str,
     typer.Argument(
-        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf or .xml (MJCF) file or a robot.",
+        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf, .sdf or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,
     ),
 ]
 RootChoice = Annotated[
-    RootOption, typer.Option("--root", help="Whether a URDF file's root link is fixed to the world or on a free joint.")
+    RootOption | None,
+    typer.Option(
+        "--root", help="Whether the root link of a URDF file is fixed to the world (default), or on a free joint."
+    ),
 ]
 MasslessChoice = Annotated[
     MasslessOption,
@@ -162,7 +166,7 @@ _stand_for("demo")
 @app.command()
 def info(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     frames: Annotated[bool, typer.Option("--frames", help="List every name that a constraint can use.")] = False,
     file: Json = None,
@@ -171,13 +175,12 @@ def info(
     """Show the joints of a robot and where each is in q and v, its links, limits, actuators, sensors and keyframes."""
     from delassus.cli.parse import LIMITS, base_of, finite, link_of, parts_of
     from delassus.formats.load import load
-    from delassus.model.tree import total_mass
 
-    tree = load(robot, root=root.value, massless=massless.value)
+    tree = load(robot, root=root.value if root else None, massless=massless.value)
     console.print(
         console.render_str(f"{tree.name}:", style="bold"),
         f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
-        f"mass {total_mass(tree):.4g} kg, {len(tree.frames)} frames",
+        f"mass {tree.mass:.4g} kg, {len(tree.frames)} frames",
     )
     rows = []
     for i, joint in enumerate(tree.joints):
@@ -220,7 +223,7 @@ def info(
 @app.command()
 def compute(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
@@ -239,7 +242,7 @@ def compute(
     from delassus.formats.load import load
     from delassus.model.check import written
 
-    tree = load(robot, root=root.value, massless=massless.value)
+    tree = load(robot, root=root.value if root else None, massless=massless.value)
     constraints = parse_constraints(tree, weld, point)
     state = tree.random(seed) if q is None else read_configuration(q)
     G = delassus(tree, constraints, state, method=method)
@@ -269,7 +272,7 @@ def compute(
 @app.command()
 def export(
     robot: Robot,
-    root: RootChoice = RootOption.fixed,
+    root: RootChoice = None,
     massless: MasslessChoice = MasslessOption.keep,
     weld: Welds = None,
     point: Points = None,
@@ -320,7 +323,7 @@ def export(
     from delassus.quantities.keywords import Keywords
     from delassus.quantities.request import request
 
-    tree, quantity = load(robot, root=root.value, massless=massless.value), find_quantity(what)
+    tree, quantity = load(robot, root=root.value if root else None, massless=massless.value), find_quantity(what)
     options: Keywords = {}
     if frame:
         options["frames"] = [parse_frame(text) for text in frame]

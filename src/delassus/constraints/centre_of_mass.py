@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from delassus.constraints.constraint import At, Constraint
 from delassus.errors import ConstraintError
-from delassus.model.tree import Tree, total_mass
+from delassus.model.tree import Tree
 from delassus.spatial.motion import ANGULAR, cross
 from delassus.spatial.ops import Matrix
 from delassus.spatial.transform import Pose
@@ -55,7 +55,7 @@ class CenterOfMass(Constraint):
 
     def check(self, tree: Tree) -> None:
         """Refuse a robot without mass: raises `ConstraintError`."""
-        if not total_mass(tree) > 0:
+        if not tree.mass > 0:
             raise ConstraintError(repr(self), "links that have mass", f"none in {tree.name!r}", "Drop this constraint.")
 
     def rows_on_links(self, at: At) -> dict[int, Matrix]:

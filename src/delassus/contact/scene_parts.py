@@ -74,16 +74,17 @@ def described(
     configuration is taken for one.
     """
     found = read_description(robot, MAX_BYTES) if isinstance(robot, str | Path) else None
-    is_urdf = found is not None and found.is_urdf
-    srdf = srdf_beside(found.path) if found is not None and is_urdf else None
-    tree = load(robot, root=root if is_urdf else "fixed", massless=massless)
-    with_moved = with_moved_bodies(tree)[0]
-    colliders = load_colliders(robot, tree, friction=friction) if is_urdf else load_colliders(robot, with_moved)
-    if not is_urdf:
-        ignored = load_ignored(robot)
+    if found is None or found.is_mjcf:
+        tree, ignored = load(robot, massless=massless), load_ignored(robot)
+        colliders = load_colliders(robot, with_moved_bodies(tree)[0])
         return tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
-    named = load_ignored(srdf, tree=tree) if srdf is not None else ()
-    free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
+    tree = load(robot, root=None if found.is_sdf else root, massless=massless)
+    colliders, srdf = load_colliders(robot, tree, friction=friction), srdf_beside(found.path)
+    if found.is_sdf:
+        named, free = load_ignored(robot), list[Array]()
+    else:
+        named = load_ignored(srdf, tree=tree) if srdf is not None else ()
+        free = [*tree.reference_configurations.values()] if named else [tree.neutral()]
     ignored = (*named, *touching_always(scene_of(tree, colliders, ignore=named), free))
     return tree, colliders, ignored, {}
 
@@ -465,7 +466,7 @@ def set_down(scene: Solids, q: ArrayLike) -> Array:
 
 def _contacts(detector: CollisionDetector, q: Array, reach: float = 0.0) -> ContactSet:
     poses = [np.column_stack([R, p]) for R, p in world_poses(detector.scene.tree, q)]
-    return detector.contacts(np.array(poses), reach)
+    return detector.contacts(np.array(poses).reshape(-1, 3, 4), reach)
 
 
 def ignored_pairs(ignore: Iterable[Sequence[str]], known: set[str]) -> frozenset[frozenset[str]]:

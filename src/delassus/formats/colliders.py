@@ -9,6 +9,7 @@ from typing import Any
 from delassus.errors import unknown_name
 from delassus.formats.load import Description, read_description
 from delassus.formats.mujoco.colliders import GeomSurface, colliders_of_model, ignored_of_model, surfaces_of_model
+from delassus.formats.sdf.colliders import colliders_of_sdf, ignored_of_sdf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
@@ -102,11 +103,12 @@ def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, float]) -
 def _of_description(
     robot: Description, visual: bool, convex: bool, package_dirs: Iterable[str | Path], max_bytes: float
 ) -> list[Found]:
-    """What collides in a URDF file, or is seen, on its links."""
+    """What collides in a URDF or SDF file, or is seen, on its links."""
     given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
     folders = tuple(check_path("package_dirs", folder) for folder in given)
     kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
-    return colliders_of_urdf(robot.root, robot.path, kind, convex and not visual, folders, max_bytes)
+    read = colliders_of_sdf if robot.is_sdf else colliders_of_urdf
+    return read(robot.root, robot.path, kind, convex and not visual, folders, max_bytes)
 
 
 def load_ignored(
@@ -142,8 +144,13 @@ def load_ignored(
     if tree is not None:
         check_tree(tree)
     read = _read(source, max_bytes, prefix)
-    is_srdf = isinstance(read, Description)
-    pairs = ignored_of_srdf(read.root, str(read.path), tree) if is_srdf else ignored_of_model(read)
+    if isinstance(read, Description):
+        if read.is_sdf:
+            pairs = ignored_of_sdf(read.root, read.path, max_bytes)
+        else:
+            pairs = [*ignored_of_srdf(read.root, str(read.path), tree)]
+    else:
+        pairs = ignored_of_model(read)
     return tuple((prefix + first, prefix + second) for first, second in pairs)
 
 
@@ -153,9 +160,9 @@ def load_surfaces(robot: Any) -> tuple[dict[str, GeomSurface], dict[tuple[str, s
 
 
 def _read(robot: str | Path | Any, max_bytes: float, prefix: str = "") -> Description | Any:
-    """A URDF or SRDF description, or the model of an MJCF description; anything else as it is."""
+    """A URDF, SRDF or SDF description, or the model of an MJCF description; anything else as it is."""
     check_prefix(prefix)
     if not isinstance(robot, (str, Path)):
         return robot
     found = read_description(robot, max_bytes)
-    return found if found.is_urdf else found.compiled(max_bytes)
+    return found.compiled(max_bytes) if found.is_mjcf else found

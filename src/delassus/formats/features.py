@@ -21,12 +21,13 @@ from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-URDF, MJCF, PINOCCHIO = "URDF", "MJCF", "a pinocchio.Model"
-FROM_URDF, FROM_MJCF = "a tree from URDF", "a tree from MJCF"
+URDF, MJCF, SDF, PINOCCHIO = "URDF", "MJCF", "SDF", "a pinocchio.Model"
+FROM_URDF, FROM_MJCF, FROM_SDF = "a tree from URDF", "a tree from MJCF", "a tree from SDF"
 
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
     MJCF: {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"},
+    SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: ""},
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
         PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
@@ -80,11 +81,11 @@ def _pulls(joint: Joint, q: Array) -> bool:
 
 FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], ...] = (
     # of trees, that writers leave out
-    ({URDF, MJCF}, "joints that get other places in q and v", "reordered"),
+    ({URDF, MJCF, SDF}, "joints that get other places in q and v", "reordered"),
     ({PINOCCHIO}, "joints that are not numbered depth first, with which crba and constraintDynamics are wrong",
         lambda tree: [tree.joint_names[i] for i in tree.root_to_leaves()
                       if tree.parents[i] != WORLD and tree.parents[i] not in tree.support(i - 1)]),
-    ({URDF, MJCF}, "links whose frames are not at their joints, which become frames", "moved"),
+    ({URDF, MJCF, SDF}, "links whose frames are not at their joints, which become frames", "moved"),
     ({MJCF}, "frames of links without mass", "lost"),
     ({URDF}, "armature of joints", _joints(lambda j: j.armature.any())),
     ({MJCF}, "armature of free joints along axes of the body, which is along those of the world there",
@@ -92,9 +93,12 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({PINOCCHIO}, "armature of free joints along axes of the world, which is along those of the body there",
         _joints(lambda j: j.kind is FREE and j.straight_armature.any())),
     ({URDF, PINOCCHIO}, "springs of joints", _joints(lambda j: j.stiffness.any())),
+    ({SDF}, "joints that get other names, which are not those of links, or are of free joints", "renamed"),
+    ({SDF}, "resistance, armature and limits of ball and free joints", _joints(
+        lambda j: j.nv > 1 and any(x.any() for x in (j.armature, j.damping, j.friction, j.stiffness)))),
     ({MJCF}, "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0",
         _joints_at_start(_pulls)),
-    ({URDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
+    ({URDF, SDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
         _joints(lambda j: j.nq > 1 and _has(j.lower, j.upper))),
     ({MJCF}, "velocity limits of joints", _joints(lambda j: _has(j.velocity_limit))),
     ({MJCF}, "ranges of joints that are empty, or of ball and free joints",
@@ -106,18 +110,19 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({URDF, MJCF}, "armature, damping, friction or stiffness that differs between degrees of freedom",
         _joints(lambda j: any(map(np.ptp, (j.armature, j.damping, j.friction, j.stiffness))))),
     ({MJCF}, "turns of ball joints at qpos0", _joints_at_start(lambda j, q: j.kind is BALL and q[:3].any())),
-    ({URDF}, "gravity", lambda tree: [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)]),
-    ({URDF, PINOCCHIO}, "bodies that users move, which are frames of the world",
+    ({URDF, SDF}, "gravity", lambda tree: [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)]),
+    ({URDF, SDF, PINOCCHIO}, "bodies that users move, which are frames of the world",
         lambda tree: dict.fromkeys(at.moved_by for at in tree.frames.values() if at.moved_by)),
     ({URDF, PINOCCHIO}, "gravity compensation", lambda tree: tree.gravity_compensation),
-    ({MJCF}, "gravity compensation of a part of a link", "balanced"),
+    ({MJCF, SDF}, "gravity compensation of a part of a link", "balanced"),
     ({URDF}, "keyframes", lambda tree: tree.keyframes),
+    ({SDF}, "keyframes", lambda tree: [name for name in tree.keyframes if name != "qpos0"]),
     ({PINOCCHIO}, "velocities and controls of keyframes",
         lambda tree: [name for name, x in tree.keyframes.items() if x.v.any() or x.ctrl.any()]),
     ({MJCF, PINOCCHIO}, "activations of keyframes", lambda tree: [n for n, x in tree.keyframes.items() if x.act.any()]),
-    ({URDF, MJCF, PINOCCHIO}, "constraints", "constraints"),
-    ({URDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
-    ({URDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
+    ({URDF, MJCF, SDF, PINOCCHIO}, "constraints", "constraints"),
+    ({URDF, SDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
+    ({URDF, SDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
     ({MJCF}, "sensors of touch or free joints, or on more than one frame without a name on a link", "unplaced"),
     ({MJCF}, "ranges of actuators that are empty", lambda tree: [
         a.name for a in tree.actuators for x in (a.control_range, a.force_range) if _has(x) and not is_range(*x)
@@ -134,6 +139,10 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_URDF}, "quat_xyzw of links and joints in files that do not say version 1.1 or later", "unturned"),
     ({FROM_URDF}, "mimic joints that follow no joint of one degree of freedom", "mimics"),
     ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
+    ({FROM_SDF}, "joints that close loops and no pair has, gearboxes, and joints that follow others of several degrees",
+        "loops"),
+    ({FROM_SDF}, "sensors", "sensors"),
+    ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",
         "equalities"),
     ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),

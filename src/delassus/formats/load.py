@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sysconfig
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
@@ -16,6 +16,7 @@ from delassus.errors import ModelError, missing_dependency, shown, unknown_name
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
 from delassus.formats.pinocchio import tree_from_pinocchio
+from delassus.formats.sdf.read import tree_from_sdf
 from delassus.formats.text import (
     MAX_BYTES,
     OTHER_FORMATS,
@@ -25,6 +26,7 @@ from delassus.formats.text import (
     refuse_beyond,
     refuse_format,
 )
+from delassus.formats.urdf.macros import SUFFIX, expanded
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
@@ -69,8 +71,18 @@ class Description(NamedTuple):
 
     @property
     def is_urdf(self) -> bool:
-        """Whether it is URDF, or SRDF, and not MJCF."""
+        """Whether it is URDF, or SRDF."""
         return self.root.tag == "robot"
+
+    @property
+    def is_sdf(self) -> bool:
+        """Whether it is SDF."""
+        return self.root.tag == "sdf"
+
+    @property
+    def is_mjcf(self) -> bool:
+        """Whether it is MJCF."""
+        return self.root.tag == "mujoco"
 
     def compiled(self, max_bytes: float) -> Any:
         """The ``mujoco.MjModel`` of an MJCF description; raises what `read_mjcf` raises."""
@@ -80,7 +92,7 @@ class Description(NamedTuple):
 class Loading(TypedDict, total=False):
     """Keywords of `load` that URDF files take, and `delassus.load_parallel`."""
 
-    root: Root
+    root: Root | None
     continuous: Continuous
     gimbals: Gimbals
     massless: Massless
@@ -92,7 +104,7 @@ class Loading(TypedDict, total=False):
 def load(
     robot: str | Path | Any,
     *,
-    root: Root = "fixed",
+    root: Root | None = None,
     continuous: Continuous = "angle",
     srdf: str | Path | None = None,
     gimbals: Gimbals = "hinges",
@@ -100,19 +112,21 @@ def load(
     check_inertia: Check = "warn",
     unsupported: Unsupported = "warn",
     max_bytes: float = MAX_BYTES,
+    xacro: Mapping[str, str | float | bool] | None = None,
 ) -> Tree:
     """Load a robot.
 
     Parameters
     ----------
     robot : path, text, name, pinocchio.Model, mujoco.MjModel or mujoco.MjSpec
-        A ``.urdf`` file, an ``.xml`` file (MJCF), the text of either as a ``str`` that begins with ``<``, as the
+        A ``.urdf``, ``.sdf`` or ``.xml`` file (MJCF), the text of one as a ``str`` that begins with ``<``, as the
         parameter ``robot_description`` of ROS 2 holds it, a name that ``example-robot-data`` or ``robot_descriptions``
         know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
-        working folder. Meshes are not read from URDF files. MuJoCo reads them with an MJCF file.
-    root : {"fixed", "floating"}
-        For URDF files, of legged robots too: whether the root link is fixed to the world or carried by a free joint.
-        MJCF files and models say so themselves; "floating" is refused for one without a free joint.
+        working folder. Meshes are not read from URDF and SDF files. MuJoCo reads them with an MJCF file.
+    root : {"fixed", "floating"}, optional
+        For URDF files, of legged robots too: whether the root link is fixed to the world, the default, or carried by a
+        free joint. Other files and models say so themselves; "floating" is refused for one without a free joint, and
+        "fixed" holds all that moves freely in an SDF file where it is.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     srdf : path or text, optional
@@ -144,6 +158,9 @@ def load(
         Refuse larger files, and MJCF files of which MuJoCo would make more than that: an element takes it about 4 kB,
         as often as it is replicated and attached. ``float("inf")`` lifts the limit; loading may then take any time and
         memory.
+    xacro : mapping of str to str, float or bool, optional
+        Arguments of a URDF file with macros, which are then expanded by the package ``xacro``, as those of a file whose
+        name ends in ``.xacro`` always are. Macros may take any time and memory.
 
     Returns
     -------
@@ -175,15 +192,21 @@ def load(
     """
     check_choice("gimbals", gimbals, ("hinges", "ball"), ModelError)
     check_choice("massless", massless, MASSLESS, ModelError)
+    if root is not None:
+        check_choice("root", root, ("fixed", "floating"), ModelError)
     module = type(robot).__module__.split(".")[0]
     if isinstance(robot, (str, Path)):
-        found = read_description(robot, max_bytes)
+        found = read_description(robot, max_bytes, xacro)
         if found.is_urdf:
             return load_description(
                 found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
                 massless=massless, check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
             )  # fmt: skip
-        tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
+        if found.is_sdf:
+            name = "robot" if found.path == TEXT else found.path.stem
+            tree = tree_from_sdf(found.root, found.path, name, root, check_inertia, found.source, max_bytes)
+        else:
+            tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
     elif module == "pinocchio":
         tree = tree_from_pinocchio(robot, check_inertia)
     elif module == "mujoco":
@@ -219,7 +242,8 @@ def load_description(
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
     check_choice("massless", how["massless"], MASSLESS, ModelError)
     states = srdf_beside(path) if srdf is None else srdf if is_text(srdf) else check_path("srdf", srdf)
-    options = how["root"], how["continuous"], how["check_inertia"]
+    own: Root = how["root"] or "fixed"
+    options = own, how["continuous"], how["check_inertia"]
     name = "robot" if path == TEXT else path.stem
     tree = tree_from_urdf(robot, name, *options, source or f"file {str(path)!r}", balls)
     if states is not None:
@@ -252,21 +276,25 @@ def is_text(robot: object) -> bool:
     return isinstance(robot, str) and robot.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-def read_description(robot: str | Path, max_bytes: float) -> Description:
-    """The URDF, SRDF or MJCF description that has this path or name, or is this text; raises as `load` does."""
+def read_description(
+    robot: str | Path, max_bytes: float, macros: Mapping[str, str | float | bool] | None = None
+) -> Description:
+    """The description that has this path or name, or is this text, its ``macros`` expanded; raises as `load` does."""
+    path, text, source = TEXT, None, "the text of a robot"
     if isinstance(robot, str) and is_text(robot):
-        path, text, source = TEXT, robot.lstrip("\ufeff \t\r\n"), "the text of a robot"
+        text = robot.lstrip("\ufeff \t\r\n")
         refuse_beyond(max_bytes, source, len(text))
-        root = parse_xml(text, source)
     else:
-        path, text = find_description(robot), None
+        path = find_description(robot)
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
         refuse_format(path)
-        root = read_xml(path, max_bytes)
-    if root.tag not in ("robot", "mujoco"):
+    if macros is not None or path.suffix.lower() == SUFFIX:
+        text = expanded(path, text, {} if macros is None else macros, max_bytes, source)
+    root = read_xml(path, max_bytes) if text is None else parse_xml(text, source)
+    if root.tag not in ("robot", "mujoco", "sdf"):
         form = OTHER_ROOTS.get(root.tag)
         came = f"a <{shown(root.tag)[1:-1]}>{f': {form}' if form else ''}"
-        raise ModelError(source, "a <robot> (URDF) or a <mujoco> (MJCF)", came, "Check the file.")
+        raise ModelError(source, "a <robot> (URDF), <sdf> (SDF) or <mujoco> (MJCF)", came, "Check the file.")
     return Description(root, path, text, source)
 
 
@@ -279,7 +307,16 @@ def find_description(robot: str | Path) -> Path:
         is_file = is_folder = False
     if is_file:
         return path
-    if isinstance(robot, Path) or path.suffix.lower() in (".urdf", ".srdf", ".xml", ".mjcf", ".xacro", *OTHER_FORMATS):
+    if isinstance(robot, Path) or path.suffix.lower() in (
+        ".urdf",
+        ".srdf",
+        ".sdf",
+        ".world",
+        ".xml",
+        ".mjcf",
+        ".xacro",
+        *OTHER_FORMATS,
+    ):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
     files = example_robot_files()

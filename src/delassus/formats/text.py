@@ -23,19 +23,19 @@ from delassus.spatial.rotations import Array
 MAX_BYTES = 1e8
 """Default of ``max_bytes``: larger descriptions are refused."""
 
-_USD, _SDF, _MESH = "OpenUSD", "SDFormat, as Gazebo reads it", "a mesh"
+_USD, _MESH = "OpenUSD", "a mesh"
 OTHER_FORMATS = {
-    **dict.fromkeys((".usd", ".usda", ".usdc", ".usdz"), _USD), **dict.fromkeys((".sdf", ".world"), _SDF),
+    **dict.fromkeys((".usd", ".usda", ".usdc", ".usdz"), _USD),
     **dict.fromkeys((".dae", ".stl", ".obj", ".ply", ".gltf", ".glb", ".fbx", ".wrl"), _MESH),
     **dict.fromkeys((".step", ".stp", ".iges", ".igs", ".sldasm", ".sldprt"), "a CAD model"),
     **dict.fromkeys((".yaml", ".yml"), "YAML"), **dict.fromkeys((".zip", ".gz", ".tar", ".tgz"), "an archive"),
     **dict.fromkeys((".proto", ".wbt"), "a Webots model"), ".mjb": "MuJoCo's binary format", ".json": "JSON",
     ".skel": "SKEL, as DART reads it", ".osim": "OpenSim", ".lua": "Lua, as RBDL reads it", ".bvh": "BVH",
 }  # fmt: skip
-"""Names of formats by endings of files: those that hold robots, and are neither URDF nor MJCF, and parts of robots."""
+"""Names of formats by endings of files: those of robots that are neither URDF, SDF nor MJCF, and of parts of robots."""
 
 OTHER_ROOTS = {
-    "sdf": _SDF, "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
+    "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
     "mujocoinclude": "a part of an MJCF file", "launch": "a ROS launch file",
 }  # fmt: skip
 """Names of formats by the outermost elements of XML files."""
@@ -90,12 +90,12 @@ def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
 
 
 def refuse_format(path: Path) -> None:
-    """Refuse a file whose ending is that of a format which is neither URDF nor MJCF, by the name of the format."""
+    """Refuse a file whose ending is that of a format which is neither URDF, SDF nor MJCF, by the name of the format."""
     suffix = path.suffix.lower()
     if suffix in OTHER_FORMATS:
         form = OTHER_FORMATS[suffix]
-        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF or MJCF."
-        raise ModelError(f"file {shown(str(path))}", "a URDF or MJCF file", f"{form} ({suffix})", advice)
+        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF, SDF or MJCF."
+        raise ModelError(f"file {shown(str(path))}", "a URDF, SDF or MJCF file", f"{form} ({suffix})", advice)
 
 
 def check_file(path: Path, max_bytes: float) -> None:

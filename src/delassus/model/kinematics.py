@@ -5,6 +5,7 @@ Algorithms do not use this file; they run on `delassus.spatial`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, shown
-from delassus.model.check import is_masked, real_array
+from delassus.model.check import common_batch, finite_array, is_masked, real_array
 from delassus.model.inertia import move_inertia
 from delassus.model.keyframe import Keyframe
 from delassus.model.topology import WORLD, Placement, Topology, characteristic_length
@@ -24,6 +25,37 @@ from delassus.spatial.rotations import Array, exact_quarter_turns
 HEAVY = 1e10
 """Inertia of bodies that the user moves over the largest of others, where it is not infinite: loops and contacts change
 their velocity by as much less."""
+
+
+def configuration_of(tree: Topology, values: Mapping[str, ArrayLike]) -> Array:
+    """Configurations (..., nq) of values of joints by name, the neutral ones of others; see `Tree.configuration`."""
+    if not isinstance(values, Mapping):
+        raise ConfigurationError("values", "a mapping of joint names", shown(values), "Pass {'knee': 0.8}.")
+    batch: tuple[int, ...] = ()
+    parts: dict[str, Array] = {}
+    for name, value in values.items():
+        at = tree.q_index(name)
+        size = at.stop - at.start
+        owner, number = f"coordinates of joint {name!r}", real_array(value)
+        if size == 1 and number is not None:
+            value = number[..., None]
+        advice = "Pass a number." if size == 1 else f"Pass {size} numbers; the last axis holds those of one state."
+        parts[name] = finite_array(value, (..., size), owner, advice)
+        batch = common_batch(owner, parts[name].shape[:-1], "those before", batch)
+    q = np.broadcast_to(tree.neutral(), (*batch, tree.nq)).copy()
+    for name, part in parts.items():
+        q[..., tree.q_index(name)] = part
+    return q
+
+
+def spring_forces(tree: Topology, q: Array) -> Array:
+    """Forces (..., nv) of the springs of joints at configurations (..., nq) that are checked."""
+    out = np.zeros((*q.shape[:-1], tree.nv))
+    for joint, sq, sv in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+        if joint.stiffness.any():
+            x = joint.kind.spring_deflection(NUMPY, unstacked(q[..., sq]), joint.rest_position.tolist())
+            out[..., sv] -= joint.stiffness * stacked(x, q.shape[:-1])
+    return out
 
 
 def check_states(tree: Topology, x: ArrayLike, argument: str, size_name: Literal["nq", "nv"]) -> Array:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.errors import ConfigurationError, ModelError, shown
+from delassus.errors import ModelError, shown
 from delassus.frozen import BODIES
 from delassus.model.check import (
     check_batch,
@@ -18,20 +17,18 @@ from delassus.model.check import (
     check_rotation,
     check_vector,
     common_batch,
-    finite_array,
     normalised,
-    real_array,
 )
 from delassus.model.description import Unsupported
 from delassus.model.edit.combine import ON_THE_WORLD, mount
 from delassus.model.edit.lock import lock
 from delassus.model.edit.reroot import reroot, reroot_configuration
-from delassus.model.kinematics import check_states
+from delassus.model.kinematics import check_states, configuration_of, spring_forces
 from delassus.model.topology import WORLD, Placement, Topology
 from delassus.spatial.numpy_ops import NUMPY, stacked, unstacked
 from delassus.spatial.rotations import Array, exact_quarter_turns
 
-__all__ = ["WORLD", "Placement", "Tree", "total_mass"]
+__all__ = ["WORLD", "Placement", "Tree"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -97,6 +94,11 @@ class Tree(Topology):
         Damping, stiffness, friction … of all degrees of freedom (nv,), by the name of the attribute of `Joint`.
     """
 
+    @property
+    def mass(self) -> float:
+        """Mass of all moving links, in kg."""
+        return float(sum(H[0, 0] for H in self.inertias))
+
     # -- configurations --------------------------------------------------------------------------------------------
 
     def configuration(self, values: Mapping[str, ArrayLike]) -> Array:
@@ -122,22 +124,7 @@ class Tree(Topology):
         >>> ds.mechanisms.chain(4).configuration({"link2_joint": 0.8, "link4_joint": [0.1, 0.2]}).tolist()
         [[0.0, 0.8, 0.0, 0.1], [0.0, 0.8, 0.0, 0.2]]
         """
-        if not isinstance(values, Mapping):
-            raise ConfigurationError("values", "a mapping of joint names", shown(values), "Pass {'knee': 0.8}.")
-        batch: tuple[int, ...] = ()
-        parts: dict[str, Array] = {}
-        for name, value in values.items():
-            size = self.joints[self._joint_index(name)].nq
-            owner, number = f"coordinates of joint {name!r}", real_array(value)
-            if size == 1 and number is not None:
-                value = number[..., None]
-            advice = "Pass a number." if size == 1 else f"Pass {size} numbers; the last axis holds those of one state."
-            parts[name] = finite_array(value, (..., size), owner, advice)
-            batch = common_batch(owner, parts[name].shape[:-1], "those before", batch)
-        q = np.broadcast_to(self.neutral(), (*batch, self.nq)).copy()
-        for name, part in parts.items():
-            q[..., self.q_index(name)] = part
-        return self.check_configuration(q, "values")
+        return self.check_configuration(configuration_of(self, values), "values")
 
     def random(self, rng: np.random.Generator | int | None = None, batch: int | tuple[int, ...] = ()) -> Array:
         """Random configurations of shape ``(*batch, nq)``: within joint limits where there are any.
@@ -255,12 +242,7 @@ class Tree(Topology):
         """
         qa, va = self.check_configuration(q), self.check_velocity(v)
         common_batch("v", va.shape[:-1], "q", qa.shape[:-1])
-        out = 0.0 * qa[..., :1] - self.per_dof("damping") * va
-        for joint, sq, sv in zip(self.joints, self.q_slices, self.v_slices, strict=True):
-            if joint.stiffness.any():
-                x = joint.kind.spring_deflection(NUMPY, unstacked(qa[..., sq]), joint.rest_position.tolist())
-                out[..., sv] -= joint.stiffness * stacked(x, qa.shape[:-1])
-        return np.asarray(out)
+        return np.asarray(spring_forces(self, qa) - self.per_dof("damping") * va)
 
     def check_configuration(self, q: ArrayLike, argument: str = "q") -> Array:
         """Check ``q`` (..., nq) and return it as float64, with quaternions and cos-sin pairs of unit length.
@@ -442,10 +424,8 @@ class Tree(Topology):
         Parameters
         ----------
         unsupported : {"warn", "refuse", "ignore"}
-            What to do about what URDF cannot say: constraints but `JointRows` on two joints, armature, springs,
-            gravity and its compensation, actuators, reference configurations, other limits, a numbering of joints that
-            is not depth first, a link whose frame is not on the axis of its joint (it becomes a frame on a link
-            ``<link>:<joint>``).
+            What to do about what URDF cannot say, of which ``docs/mjcf.md`` has a table: constraints but `JointRows` on
+            two joints, springs, actuators, a link whose frame is not on its joint (a frame on ``<link>:<joint>``).
 
         Raises
         ------
@@ -461,6 +441,32 @@ class Tree(Topology):
         text: str = BODIES["Tree.to_urdf"](self, unsupported)
         return text
 
+    def to_sdf(self, *, unsupported: Unsupported = "warn") -> str:
+        """Text of an SDF 1.11 file of this robot, which `delassus.load` reads as the same tree.
+
+        Links, joints and frames have the poses of the description that was loaded, at ``qpos0`` on free joints. Fixed
+        links are frames. Armature is what Drake calls ``drake:rotor_inertia``. Shapes are not written.
+
+        Parameters
+        ----------
+        unsupported : {"warn", "refuse", "ignore"}
+            What to do about what SDF cannot say, of which ``docs/mjcf.md`` has a table.
+
+        Raises
+        ------
+        ModelError
+            A planar, cos-sin or translation joint, a free one that is not on the world, or a name that SDF has for
+            something else; with ``unsupported="refuse"``, what SDF cannot say.
+
+        Examples
+        --------
+        >>> import delassus as ds
+        >>> print(ds.mechanisms.chain(1).to_sdf().splitlines()[1].strip())
+        <model name="chain1">
+        """
+        text: str = BODIES["Tree.to_sdf"](self, unsupported)
+        return text
+
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
 
@@ -472,9 +478,8 @@ class Tree(Topology):
         Parameters
         ----------
         unsupported : {"warn", "refuse", "ignore"}
-            What to do about what MJCF cannot say: constraints but `Point`, `Weld`, `JointRows` and `SpringDamper`,
-            velocity limits, empty ranges, effort limits of 0, gravity compensation of a part of a link, a numbering of
-            joints that is not depth first, inertias that no rigid body can have (the nearest possible are written).
+            What to do about what MJCF cannot say, of which ``docs/mjcf.md`` has a table: constraints but `Point`,
+            `Weld`, `JointRows` and `SpringDamper`, inertias that no rigid body can have (the nearest are written).
 
         Raises
         ------
@@ -491,8 +496,3 @@ class Tree(Topology):
         """
         text: str = BODIES["Tree.to_mjcf"](self, unsupported)
         return text
-
-
-def total_mass(tree: Tree) -> float:
-    """Mass of all moving links, in kg."""
-    return float(reduce(lambda total, H: total + H[0, 0], tree.inertias, 0.0))

@@ -20,7 +20,6 @@ from delassus.constraints import Argument
 from delassus.constraints.contact import ground_name
 from delassus.model.kinematics import generic_configurations
 from delassus.model.topology import characteristic_length
-from delassus.model.tree import total_mass
 from delassus.quantities.request import Request
 from delassus.spatial.ops import Scalar
 from delassus.spatial.rotations import Array
@@ -137,7 +136,7 @@ def _usual(asked: Request, argument: Argument, random: np.random.Generator) -> A
         return np.asarray(random.uniform(0.0, 1.0, shape))
     length = characteristic_length(asked.tree)
     if argument.keyword == "payloads":
-        return _payloads(random, total_mass(asked.tree) / max(asked.tree.n_links, 1), length)
+        return _payloads(random, asked.tree.mass / max(asked.tree.n_links, 1), length)
     x = generic_values(argument, length, random, (STATES,))
     if name.startswith(ground_name(0)[:-1]):  # heights, and normals of slopes
         x = x * [0.2, 0.3, 0.3, 0.0] + [0.0, 0.0, 0.0, 1.0]

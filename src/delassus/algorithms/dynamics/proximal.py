@@ -28,7 +28,6 @@ from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.algorithms.jacobian import jacobian
 from delassus.algorithms.problem import Problem
 from delassus.constraints import Goal
-from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, from_entries, scaled
 from delassus.spatial.ops import Matrix, Ops, Scalar
 
@@ -170,7 +169,7 @@ def mobilities(problem: Problem) -> list[Scalar]:
 
     That of the least mobile row, or a part of its own where that is far more.
     """
-    ops, mass = problem.ops, total_mass(problem.tree) or 1.0
+    ops, mass = problem.ops, problem.tree.mass or 1.0
     sizes = [x for c in range(len(problem.constraints)) for x in problem.row_sizes(c)]
     sizes = [x + (1.0 - ops.less(0.0, x)) for x in sizes]  # rows of zeros
     least = reduce(ops.minimum, sizes, sizes[0]) if sizes else 1.0

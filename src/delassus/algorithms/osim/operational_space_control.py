@@ -41,7 +41,6 @@ from delassus.algorithms.osim.ltl import rows_over_factor, squared
 from delassus.algorithms.problem import Problem
 from delassus.algorithms.rnea import inverse_dynamics
 from delassus.algorithms.sparse_factor import SparseFactor
-from delassus.model.tree import total_mass
 from delassus.spatial.motion import column, diagonal, from_entries, scaled
 from delassus.spatial.ops import Matrix, Scalar
 
@@ -163,7 +162,7 @@ def _task_forces(motion: DynamicsProblem, posture: Sequence[Matrix], law: Law) -
 
 def _compliances(motion: DynamicsProblem, n_tasks: int) -> list[Scalar]:
     """Diagonal of ``R``: as it is given, or a part of the mobility of a free body."""
-    ops, problem, mass, out = motion.ops, motion.problem, total_mass(motion.tree), list[Scalar]()
+    ops, problem, mass, out = motion.ops, motion.problem, motion.tree.mass, list[Scalar]()
     for k, goal in enumerate(motion.goals):
         if goal.compliance is not None:
             out += column(ops, goal.compliance)

@@ -92,7 +92,7 @@ def tree_from_urdf(
 
 
 def refuse_macros(robot: Element, name: str) -> None:
-    """Refuse a robot with elements of xacro, or with expressions of it in links and joints, by the command to run."""
+    """Refuse a robot with elements of xacro, or with expressions of it in links and joints, by how to expand it."""
     for element in robot.iter():
         used = element.tag if element.tag.startswith("xacro:") else None
         if used is None and element.tag in ("link", "joint"):
@@ -100,7 +100,7 @@ def refuse_macros(robot: Element, name: str) -> None:
         if used is not None:
             came = f"<{used}>" if used == element.tag else shown(used)
             raise ModelError(
-                f"robot {name!r}", "a URDF file without macros", came, "Expand it: xacro robot.xacro > robot.urdf."
+                f"robot {name!r}", "a URDF file without macros", came, "Pass xacro={}, with its arguments."
             )
 
 
@@ -276,10 +276,11 @@ def read_pose(element: Element, what: str) -> tuple[Array, Array]:
     if "rpy" in origin.attrib:
         raise ModelError(f"{what}, <origin>", "rpy or quat_xyzw", "both", "Leave out one of them.")
     _, quaternion = read_numbers(element, "origin", what, xyz=3 * ZERO, quat_xyzw=(0.0, 0.0, 0.0, 1.0))
-    length = float(np.linalg.norm(quaternion))
-    if not length > SHORTEST_QUATERNION:
+    largest = max(map(abs, quaternion))
+    if not largest > SHORTEST_QUATERNION:
         raise ModelError(f"{what}, quat_xyzw of <origin>", "a rotation", shown(quaternion), "No rotation is 0 0 0 1.")
-    return quaternion_to_matrix(np.array(quaternion) / length), np.array(xyz)
+    straight = np.array(quaternion) / largest
+    return quaternion_to_matrix(straight / np.linalg.norm(straight)), np.array(xyz)
 
 
 def read_numbers(parent: Element, tag: str, what: str, **defaults: tuple[float, ...]) -> list[tuple[float, ...]]:

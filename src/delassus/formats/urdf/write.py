@@ -32,7 +32,7 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
         outgoing.setdefault(raw.parent, []).append(raw)
     root = RawJoint("", FIXED, "", links[0].name)
     order = [raw.name for raw in depth_first(root, outgoing) if raw.kind is not FIXED]
-    mimics, others = _mimics(tree)
+    mimics, others = mimics_of(tree)
     left_out = omitted(
         URDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
         moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
@@ -78,7 +78,7 @@ def _by_name(links: list[RawLink], joints: list[RawJoint]) -> tuple[list[RawLink
 Mimic = dict[str, str | float]
 
 
-def _mimics(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
+def mimics_of(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
     """Joints that follow others, one each, with whom and how; and the constraints that this does not say."""
     mimics: dict[str, Mimic] = {}
     others = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from delassus.algorithms import energy
 from delassus.algorithms.dynamics.derivatives.motions import MomentumChanges
 from delassus.errors import ModelError
-from delassus.model.tree import total_mass
 from delassus.quantities.bound_request import BoundRequest
 from delassus.quantities.quantity import Output, Quantity
 from delassus.spatial.ops import Matrix
@@ -25,7 +24,7 @@ def _potential_energy(bound: BoundRequest) -> list[Matrix]:
 
 def _with_mass(bound: BoundRequest) -> BoundRequest:
     """The same, of a robot that has a centre of mass."""
-    if not bound.request.payloads and not total_mass(bound.tree) > 0:
+    if not bound.request.payloads and not bound.tree.mass > 0:
         raise ModelError("tree", "links that have mass", f"none in {bound.tree.name!r}", "A centre of mass needs mass.")
     return bound
 

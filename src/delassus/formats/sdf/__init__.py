@@ -1,0 +1,1 @@
+"""SDF (SDFormat), as Gazebo and Drake read it."""

@@ -1,0 +1,177 @@
+"""`Tree` → text of an SDF file of one model, in the pose of ``qpos0`` where free joints carry links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import pi
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from delassus.errors import ModelError
+from delassus.formats.features import JOINTS, SDF, check_joint, omitted, starts
+from delassus.formats.text import common, element, numbers, tidy
+from delassus.formats.urdf.write import Mimic, mimics_of
+from delassus.frozen import body_of
+from delassus.model.describe import SAME, describe
+from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
+from delassus.model.topology import WORLD, Topology
+from delassus.spatial.joint_kinds import BALL, FREE, SCREW
+from delassus.spatial.rotations import Array, quaternion_to_matrix, rpy_from_rotation
+
+UNLIMITED = 1e16
+"""Written where there is no limit."""
+
+RESERVED = re.compile(r"__.*__|.*::.*")
+"""Names that no link, joint or frame of SDF has."""
+
+HEAD = {"version": "1.11", "xmlns:drake": "drake.mit.edu"}
+
+
+@body_of("Tree.to_sdf")
+def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
+    """Text of an SDF file; see `Tree.to_sdf`."""
+    for joint, parent in zip(tree.joints, tree.parents, strict=True):
+        check_joint(SDF, joint)
+        if joint.kind is FREE and parent != WORLD:
+            raise ModelError(f"joint {joint.name!r}", "a free joint on the world", "one on a link", "SDF has no other.")
+    links, joints, _ = describe(tree, offsets=True)
+    outgoing: dict[str, list[RawJoint]] = {}
+    for raw in joints:
+        outgoing.setdefault(raw.parent, []).append(raw)
+    order = [x.name for x in depth_first(RawJoint("", FIXED, "", links[0].name), outgoing) if x.kind is not FIXED]
+    named, renamed = _named(links, joints)
+    mimics, others = mimics_of(tree)
+    weightless = _weightless(tree, links)
+    left_out = omitted(
+        SDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
+        renamed=renamed, moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
+        balanced=[name for name in tree.gravity_compensation if name not in weightless],
+    )  # fmt: skip
+    judge_omitted(tree.name, SDF, left_out, unsupported)
+    lines = [element(0, "sdf", HEAD, is_open=True), element(1, "model", {"name": tree.name or "robot"}, is_open=True)]
+    at_start, carriers = starts(tree), {raw.child: raw for raw in joints}
+    for link in links if links[0].name != "world" else links[1:]:
+        at = carriers.get(link.name, RawJoint("", FREE, "", link.name))
+        lines += _frame(at) if at.kind is FIXED else _link(link, at, at_start, link.name in weightless)
+    if links[0].name != "world":
+        lines += [
+            element(2, "joint", {"name": unique_name("on_world", {*named.values()}), "type": "fixed"}, is_open=True)
+        ]
+        lines += [_tag(3, "parent", "world"), _tag(3, "child", links[0].name), "    </joint>"]
+    for raw in joints:
+        if raw.kind not in (FIXED, FREE):
+            mimic = mimics.get(raw.name)
+            lines += _joint(raw, named, {**mimic, "joint": named[str(mimic["joint"])]} if mimic else None)
+    return "\n".join([*lines, "  </model>", "</sdf>", ""])
+
+
+def _named(links: Sequence[RawLink], joints: Sequence[RawJoint]) -> tuple[dict[str, str], list[str]]:
+    """Names of joints in the file, which are no names of links, and joints that have others there.
+
+    Raises
+    ------
+    ModelError
+        A name that means something else in SDF.
+    """
+    taken, found = {link.name for link in links}, dict[str, str]()
+    moving = [raw for raw in joints if raw.kind is not FIXED]
+    for name in (*taken, *(raw.name for raw in moving)):
+        if RESERVED.fullmatch(name):
+            wanted = "one without '::', which does not begin and end with '__'"
+            raise ModelError(f"name {name!r}", wanted, "it", "Rename it, or write another format.")
+    for raw in moving:
+        if raw.kind is FREE:
+            found[raw.name] = raw.name if raw.name == "root_joint" else f"{raw.child}:root_joint"
+        else:
+            found[raw.name] = unique_name(f"{raw.name}_joint" if raw.name in taken else raw.name, taken)
+    return found, [name for name, new in found.items() if name != new]
+
+
+def _weightless(tree: Topology, links: Sequence[RawLink]) -> set[str]:
+    """Links whose whole weight is balanced."""
+    loads = {link.name: np.array([link.mass, *link.com]) for link in links}
+    balanced = tree.gravity_compensation.items()
+    return {name for name, x in balanced if name in loads and np.max(np.abs(x - loads[name])) <= SAME * abs(x[0])}
+
+
+def _frame(raw: RawJoint) -> list[str]:
+    """Lines of a frame that a link carries."""
+    on = {} if raw.parent == "world" else {"attached_to": raw.parent}
+    pose = _pose(3, raw.parent, raw.position, raw.rotation)
+    return [element(2, "frame", {"name": raw.child, **on}, is_open=True), pose, "    </frame>"]
+
+
+def _link(link: RawLink, raw: RawJoint, at_start: Mapping[str, Array], is_weightless: bool) -> list[str]:
+    """Lines of a link, in the pose that it has on the one that carries it where its joint is at zero."""
+    position, rotation = raw.position + raw.rotation @ raw.child_position, raw.rotation
+    if raw.kind is FREE and raw.name in at_start:
+        q = at_start[raw.name]
+        position, rotation = position + rotation @ q[:3], rotation @ quaternion_to_matrix(q[3:])
+    (xx, xy, xz), (_, yy, yz), (*_, zz) = tidy(link.inertia)
+    moments = {"ixx": xx, "ixy": xy, "ixz": xz, "iyy": yy, "iyz": yz, "izz": zz}
+    return [
+        element(2, "link", {"name": link.name}, is_open=True),
+        _pose(3, raw.parent, position, rotation),
+        *([_tag(3, "gravity", "false")] if is_weightless else []),
+        element(3, "inertial", {}, is_open=True),
+        _pose(4, "", link.com, np.eye(3)),
+        _tag(4, "mass", numbers(tidy(link.mass))),
+        element(4, "inertia", {}, is_open=True),
+        *(_tag(5, tag, numbers(x)) for tag, x in moments.items()),
+        "        </inertia>",
+        "      </inertial>",
+        "    </link>",
+    ]
+
+
+def _joint(raw: RawJoint, named: Mapping[str, str], mimic: Mimic | None) -> list[str]:
+    """Lines of a joint that moves."""
+    kind = JOINTS[SDF][raw.kind or FREE]
+    lines = [
+        element(2, "joint", {"name": named[raw.name], "type": kind}, is_open=True),
+        _pose(3, "", -raw.child_position, np.eye(3)),
+        _tag(3, "parent", raw.parent),
+        _tag(3, "child", raw.child),
+    ]
+    if raw.kind is SCREW:
+        lines.append(_tag(3, "screw_thread_pitch", numbers(2.0 * pi * raw.pitch)))
+    if raw.kind is not BALL:
+        limits = {"lower": raw.lower, "upper": raw.upper, "effort": raw.effort_limit, "velocity": raw.velocity_limit}
+        dynamics = {
+            "damping": raw.damping, "friction": raw.friction, "spring_reference": raw.rest_position,
+            "spring_stiffness": raw.stiffness,
+        }  # fmt: skip
+        lines += [
+            element(3, "axis", {}, is_open=True),
+            _tag(4, "xyz", numbers(tidy(raw.axis))),
+            element(4, "limit", {}, is_open=True),
+            *(_tag(5, tag, numbers(np.ravel(x)[0])) for tag, x in limits.items() if np.isfinite(x).all()),
+            "        </limit>",
+            element(4, "dynamics", {}, is_open=True),
+            *(_tag(5, tag, numbers(common(x))) for tag, x in dynamics.items() if common(x)),
+            "        </dynamics>",
+            *(_mimic(mimic) if mimic else []),
+            "      </axis>",
+        ]
+    if common(raw.armature):
+        lines.append(_tag(3, "drake:rotor_inertia", numbers(common(raw.armature))))
+    return [*lines, "    </joint>"]
+
+
+def _mimic(mimic: Mimic) -> list[str]:
+    parts = [_tag(5, tag, numbers(float(mimic[tag]))) for tag in ("multiplier", "offset")]
+    line = element(4, "mimic", {"joint": str(mimic["joint"]), "axis": "axis"}, is_open=True)
+    return [line, *parts, _tag(5, "reference", "0"), "        </mimic>"]
+
+
+def _pose(level: int, base: str, position: Array, rotation: Array) -> str:
+    """Line of a pose, in that of another frame where ``base`` names one."""
+    given = {} if base in ("", "world") else {"relative_to": base}
+    line = element(level, "pose", given, is_open=True)
+    return f"{line}{numbers([*tidy(position), *tidy(rpy_from_rotation(rotation))])}</pose>"
+
+
+def _tag(level: int, tag: str, text: str) -> str:
+    return f"{element(level, tag, {}, is_open=True)}{escape(text)}</{tag}>"

@@ -1,0 +1,233 @@
+"""SDF: what is written is read as the same tree; poses, axes and scopes as SDFormat has them; loops; hostile files."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import delassus as ds
+from delassus.errors import DelassusWarning, ModelError, UnknownNameError
+from random_trees import joint_kinds, some_mechanism
+from tools import ROUND_OFF, error
+
+IN_SDF = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW, joint_kinds.BALL, None)
+
+PER_DOF = (
+    "armature", "lower", "upper", "damping", "friction", "stiffness", "rest_position", "effort_limit", "velocity_limit",
+)  # fmt: skip
+
+MASS = "<inertial><mass>{}</mass><inertia><ixx>0.1</ixx><iyy>0.2</iyy><izz>0.25</izz></inertia></inertial>"
+
+
+def sdf(inside, version="1.9", head="model name='m'"):
+    return f"<sdf version='{version}'><{head}>{inside}</{head.split()[0]}></sdf>"
+
+
+def link(name, inside="", mass=1.0):
+    return f"<link name='{name}'>{inside}{MASS.format(mass)}</link>"
+
+
+def joint(name, kind, parent, child, inside=""):
+    return f"<joint name='{name}' type='{kind}'><parent>{parent}</parent><child>{child}</child>{inside}</joint>"
+
+
+def axis(xyz, inside="", tag="axis", attributes=""):
+    return f"<{tag}><xyz{attributes}>{xyz}</xyz>{inside}</{tag}>"
+
+
+def assert_same(tree, other, but=()):
+    """Joints and their numbers, frames, mass matrix and bias at a random state."""
+    assert (other.joint_names, other.nq, other.nv) == (tree.joint_names, tree.nq, tree.nv)
+    for attribute in set(PER_DOF) - set(but):
+        assert np.allclose(other.per_dof(attribute), tree.per_dof(attribute), rtol=1e-14, atol=1e-15), attribute
+    rng = np.random.default_rng(0)
+    q, v, names = tree.random(rng), rng.normal(size=tree.nv), [*set(tree.frames) & set(other.frames)]
+    assert error(ds.forward_kinematics(other, q, names), ds.forward_kinematics(tree, q, names)) < 10 * ROUND_OFF
+    assert error(ds.mass_matrix(other, q), ds.mass_matrix(tree, q)) < 10 * ROUND_OFF
+    assert error(ds.bias_force(other, q, v), ds.bias_force(tree, q, v)) < 100 * ROUND_OFF
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_written_is_read(seed):
+    m = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2], IN_SDF)
+    several = [j.name for j in m.tree.joints if j.nv > 1 and any(getattr(j, x).any() for x in ("armature", "damping"))]
+    with pytest.warns(DelassusWarning) if several else nullcontext():
+        text = m.tree.to_sdf()
+    back = ds.load(text, unsupported="refuse")
+    assert set(m.tree.frames) <= set(back.frames)
+    if not several:
+        assert_same(m.tree, back)
+
+
+def test_poses_are_relative_to_what_they_say():
+    """The same robot in four ways: to the model, to a link, to a joint and a frame, in degrees or by a quaternion."""
+    c = np.sqrt(0.5)
+    hinge = joint("j", "revolute", "a", "b", axis("0 1 0"))
+    plain = sdf(link("a", "<pose>0 0 1 0 0 0</pose>") + link("b", f"<pose>0 0 1.5 0 0 {np.pi / 2}</pose>") + hinge)
+    ways = (
+        link("a", "<pose>0 0 1 0 0 0</pose>")
+        + link("b", "<pose relative_to='a' degrees='true'>0 0 0.5 0 0 90</pose>") + hinge,
+        "<frame name='f' attached_to='a'><pose>0 0 0.5 0 0 0</pose></frame>" + link("a", "<pose>0 0 1 0 0 0</pose>")
+        + link("b", f"<pose relative_to='f' rotation_format='quat_xyzw'>0 0 0 0 0 {c} {c}</pose>") + hinge,
+        link("a", "<pose>0 0 1 0 0 0</pose>") + link("b", f"<pose relative_to='j'>0 0 0 0 0 {np.pi / 2}</pose>")
+        + joint("j", "revolute", "a", "b", "<pose relative_to='a'>0 0 0.5 0 0 0</pose>" + axis(
+            "0 1 0", attributes=" expressed_in='b'")),
+    )  # fmt: skip
+    tree = ds.load(plain)
+    for way in ways:
+        assert_same(tree, ds.load(sdf(way)))
+    assert tree.joint_names == ("root_joint", "j")
+    assert ds.load(plain, root="fixed").joint_names == ("j",)
+    assert tree.keyframes["qpos0"].q[:3].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("version", "inside", "turned"), [("1.4", "", True), ("1.5", "", False), (
+    "1.6", "<use_parent_model_frame>true</use_parent_model_frame>", True), ("1.7", "", False)])  # fmt: skip
+def test_axes_of_old_files_are_those_of_the_model(version, inside, turned):
+    """Of a link that is turned by a quarter about z: its x axis is the model's y axis."""
+    text = sdf(
+        link("a") + link("b", f"<pose>1 0 0 0 0 {np.pi / 2}</pose>")
+        + joint("j", "revolute", "a", "b", axis("1 0 0", inside)),
+        version,
+    )  # fmt: skip
+    tree = ds.load(text, root="fixed")
+    J = ds.frame_jacobian(tree, [0.0], "b", reference="local-world-aligned")
+    assert error(J[3:, 0], [1, 0, 0] if turned else [0, 1, 0]) < ROUND_OFF
+
+
+def test_joints_of_two_axes_screws_and_defaults():
+    """A universal joint is two hinges; a screw moves its pitch a turn; what is left out is as SDF has it."""
+    inside = link("a") + link("b") + link("c") + "<link name='d'/>"
+    inside += joint("u", "universal", "a", "b", axis("1 0 0") + axis("0 1 0", tag="axis2"))
+    inside += joint("s", "screw", "b", "c", axis("0 0 1") + "<screw_thread_pitch>0.5</screw_thread_pitch>")
+    inside += joint("t", "screw", "c", "d", axis("0 0 2") + "<thread_pitch>4</thread_pitch>")
+    tree = ds.load(sdf(inside), root="fixed")
+    assert tree.joint_names == ("u:1", "u:2", "s", "t")
+    at = ds.forward_kinematics(tree, [0, 0, 2 * np.pi, 0], "c")
+    assert error(at[:3, 3], [0, 0, 0.5]) < ROUND_OFF
+    assert error(ds.forward_kinematics(tree, [0, 0, 0, 1.0], "d")[:3, 3], [0, 0, -0.25]) < ROUND_OFF
+    turned = ds.forward_kinematics(tree, [0.3, 0.4, 0, 0], "b")[:3, :3]
+    (c, s), (d, t) = ((np.cos(angle), np.sin(angle)) for angle in (0.3, 0.4))
+    x, y = np.array([[1, 0, 0], [0, c, -s], [0, s, c]]), np.array([[d, 0, t], [0, 1, 0], [-t, 0, d]])
+    assert error(turned, x @ y) < ROUND_OFF
+    alone = ds.load(sdf("<link name='a'/>"))
+    assert alone.inertias[0].diagonal().tolist() == 6 * [1.0]
+
+
+def test_loops_gearboxes_and_followers():
+    """A joint whose child is carried already is a constraint; a gearbox couples two hinges; mimic has a reference."""
+    y = axis("0 1 0")
+    inside = "".join(link(x, f"<pose>{k} 0 0 0 0 0</pose>") for k, x in enumerate("abcd"))
+    bars = (
+        joint("ab", "revolute", "a", "b", y)
+        + joint("bc", "revolute", "b", "c", y)
+        + joint("ad", "revolute", "a", "d", y)
+    )
+    closing = joint("cd", "revolute", "c", "d", y)
+    tree = ds.load(sdf(inside + bars + closing + joint("w", "fixed", "world", "a")))
+    (hinge,) = tree.constraints
+    assert isinstance(hinge, ds.Hinge) and hinge.size == 5 and tree.joint_names == ("ab", "bc", "ad")
+    gaps, _ = ds.compile(tree, hinge, "constraint_errors")(tree.neutral(), np.zeros(tree.nv))
+    assert np.abs(gaps).max() < ROUND_OFF
+    assert not tree.omitted
+    gear = "<gearbox_ratio>3</gearbox_ratio><gearbox_reference_body>a</gearbox_reference_body>"
+    geared = joint("g", "gearbox", "b", "d", axis("0 1 0") + axis("0 -1 0", tag="axis2") + gear)
+    (coupling,) = ds.load(sdf(inside + bars + geared)).constraints
+    assert coupling.couplings() == [({"ab": 3.0, "ad": -1.0}, 0.0)]
+    follow = "<mimic joint='ab'><multiplier>2</multiplier><offset>0.1</offset><reference>0.3</reference></mimic>"
+    mimic = joint("ab", "revolute", "a", "b", y) + joint("ad", "revolute", "a", "d", axis("0 1 0", follow))
+    (row,) = ds.load(sdf("".join(map(link, "abd")) + mimic)).constraints
+    assert row.couplings() == [({"ad": 1.0, "ab": -2.0}, pytest.approx(0.1 - 2 * 0.3))]
+
+
+def test_worlds_hold_models_that_files_name(tmp_path):
+    """Scopes, included folders and files, placement frames, models in models, static ones, gravity."""
+    (tmp_path / "arm").mkdir()
+    (tmp_path / "arm/model.config").write_text(
+        "<model><sdf version='1.5'>old.sdf</sdf><sdf version='1.9'>arm.sdf</sdf></model>"
+    )
+    tip = "<frame name='tip' attached_to='b'><pose>0 0 1 0 0 0</pose></frame>"
+    arm = link("a", "<pose>0 0 1 0 0 0</pose>") + link("b", "<pose relative_to='a'>0 0 1 0 0 0</pose>") + tip
+    (tmp_path / "arm/arm.sdf").write_text(sdf(arm + joint("j", "revolute", "a", "b", axis("0 1 0"))))
+    world = "<gravity>0 0 -3</gravity><frame name='t'><pose>1 0 0 0 0 0</pose></frame>"
+    world += "<include><uri>model://arm</uri><name>one</name><pose relative_to='t'>0 2 0 0 0 0</pose></include>"
+    world += "<include><uri>arm/arm.sdf</uri><name>two</name><static>1</static><placement_frame>tip</placement_frame>"
+    world += "<pose>0 0 9 0 0 0</pose></include><model name='cart'>" + link("base") + "<model name='pole'>"
+    world += "<pose>0 0 5 0 0 0</pose>" + link("rod") + "</model>"
+    world += joint("h", "revolute", "base", "pole::rod", axis("0 1 0")) + "</model>"
+    path = tmp_path / "w.sdf"
+    path.write_text(sdf(world, head="world name='w'"))
+    tree = ds.load(path)
+    assert tree.name == "w" and tree.gravity.tolist() == [0, 0, -3]
+    assert tree.joint_names == ("one::root_joint", "one::j", "cart::root_joint", "cart::h")
+    q = tree.keyframes["qpos0"].q
+    for frame, place in (
+        ("one::a", [1, 2, 1]),
+        ("one::tip", [1, 2, 3]),
+        ("two::b", [0, 0, 8]),
+        ("cart::pole::rod", [0, 0, 5]),
+    ):
+        assert error(ds.forward_kinematics(tree, q, frame)[:3, 3], place) < ROUND_OFF, frame
+
+
+def test_scenes_have_the_collisions_of_models():
+    """Boxes of one model do not meet, those of two do; static models are the ground, whose plane may lean."""
+    surface = "<surface><friction><ode><mu>0.7</mu></ode></friction></surface>"
+    shape = f"<collision name='c'><geometry>{{}}</geometry>{surface}</collision>"
+    box = shape.format("<box><size>0.2 0.2 0.2</size></box>")
+    body = "<model name='{}'><pose>{} 0 0.1 0 0 0</pose>{}</model>"
+    plane = shape.format("<plane><normal>0 0 2</normal></plane>")
+    ground = f"<model name='g'><static>true</static><link name='l'>{plane}</link></model>"
+    two = (
+        link("x", box) + link("y", f"<pose>0.5 0 0 0 0 0</pose>{box}") + joint("j", "revolute", "x", "y", axis("0 0 1"))
+    )
+    scene = ds.Scene.from_robot(
+        sdf(ground + body.format("p", 0, two) + body.format("q", 3, link("x", box)), head="world name='w'")
+    )
+    assert [c.link for c in scene.colliders] == ["world", "p::x", "p::y", "q::x"]
+    assert {c.friction for c in scene.colliders} == {0.7} and len(scene.ignore) == 1
+    sim = ds.Simulator(scene)
+    sim.run(0.1)
+    assert np.abs(sim.q - scene.start).max() < 1e-5
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (sdf(link("a"), version="2.0"), "version of SDF"), (sdf(link("a"), version="x"), "version of SDF"),
+    ("<sdf version='1.9'/>", "a <model>, or one <world>"),
+    (sdf(link("a") + link("a")), "'a' twice"), (sdf("<link/>"), "a name on every <link>"),
+    (sdf(link("a", "<pose>1 2 3</pose>")), "link 'a', <pose>: expected 6 finite"),
+    (sdf(link("a", "<pose relative_to='b'>1 0 0 0 0 0</pose>") + link("b", "<pose relative_to='a'>0 1 0 0 0 0</pose>")),
+        "a circle"),
+    (sdf("<frame name='f' attached_to='g'/><frame name='g' attached_to='f'/>" + link("a")), "a circle"),
+    (sdf(link("a") + link("b") + joint("j", "hinge", "a", "b")), "a type among"),
+    (sdf(link("a") + link("b") + joint("j", "revolute", "a", "b")), "joint 'j': expected an <axis>"),
+    (sdf(link("a") + link("b") + joint("j", "revolute", "a", "b", axis("0 0 0"))), "a vector that is not zero"),
+    (sdf(link("a") + joint("j", "revolute", "a", "world", axis("0 0 1"))), "a child that moves"),
+    (sdf(link("a", "", "nan")), "<mass>"), (sdf(link("a", "", -1)), "mass of link 'a'"),
+    (sdf("<include><uri>https://a/b</uri></include>", head="world name='w'"), "Nothing is downloaded"),
+    (sdf("<include><uri>model://nowhere</uri></include>", head="world name='w'"), "a file or folder that exists"),
+])  # fmt: skip
+def test_what_is_wrong_is_named(text, said):
+    with pytest.raises(ModelError) as caught:
+        ds.load(text)
+    assert said in str(caught.value)
+
+
+def test_unknown_frames_are_named():
+    with pytest.raises(UnknownNameError, match=r"link 'a', frame.*'bb'"):
+        ds.load(sdf(link("a", "<pose relative_to='bb'>0 0 0 0 0 0</pose>") + link("b")))
+
+
+def test_files_that_include_themselves_or_too_much_are_refused(tmp_path):
+    own = tmp_path / "own.sdf"
+    own.write_text(sdf(link("a") + "<include><uri>own.sdf</uri></include>"))
+    with pytest.raises(ModelError, match="does not include itself"):
+        ds.load(own)
+    for k in range(8):
+        inside = "".join(f"<include><uri>f{k + 1}.sdf</uri><name>n{x}</name></include>" for x in range(9))
+        (tmp_path / f"f{k}.sdf").write_text(sdf(link("a") + inside))
+    (tmp_path / "f8.sdf").write_text(sdf(link("a")))
+    with pytest.raises(ModelError, match="included files of 1e\\+06 bytes at most"):
+        ds.load(tmp_path / "f0.sdf", max_bytes=1e6)

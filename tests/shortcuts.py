@@ -721,9 +721,15 @@ runtime/threads.py
 simulate/ilqr.py
   test_ilqr.py::test_second_order_converges_quadratically
     else min(EASIER, plan.regularisation) → else EASIER
+    > FAR * plan.cost: → > -1.0:
 simulate/trajectory.py
   test_ilqr.py::test_second_order_converges_quadratically
-    <= LINEAR * → <= 1e9 *
+    LINEAR * float → 1e9 * float
+    np.flatnonzero(np.abs(mixed - own - straight) → np.flatnonzero(0.0 * np.abs(mixed - own - straight)
+  test_ilqr.py::test_second_order_over_constraints_and_controls[tau-given0]
+    pairs = 0.5 * → pairs = 0.0 *
+    out[..., j, i] = →
+    H = H + with_all.swapaxes(-1, -2) @ own @ with_all → pass
 """
 
 

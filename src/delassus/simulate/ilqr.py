@@ -9,7 +9,7 @@ Source: Li, Todorov 2004; Tassa, Erez, Todorov 2012, sections II.C to F; gaps: M
 section IV (FDDP). Deviations: all step lengths are tried at once and the best one is taken; gaps have a price, twice
 the sum of what each changes the cost by, its product with the multiplier; the regularisation is Marquardt's, relative
 to the curvature by each control. Of second order, models are Newton's (`trajectory`), with Gauss and Newton's in their
-place where no minimum follows from them, and the regularisation falls quadratically.
+place far from the optimum (`FAR`) and where no minimum follows from them, and the regularisation falls quadratically.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ LEAST = 1e-8
 """Its lower bound."""
 MOST = 1e8
 """Its upper bound."""
+
+FAR = 0.1
+"""Part of the cost by which Gauss and Newton's models expect it to fall, above which second derivatives are left out.
+
+Costs mostly curve downwards with some control that far from the optimum. Of costs that go to zero, these models become
+exact."""
 
 ROUND_OFF = 4.0 * float(np.finfo(float).eps)
 """Of the cost, for each step: expected decreases below it are the rounding of its sum."""
@@ -104,9 +110,9 @@ def ilqr(
         (..., m, 2 nv + nu) without forces, and by those of the state at the end, (..., m, 2 nv); by default, by central
         differences.
     second_order : bool, optional
-        Whether models have second derivatives of steps and residuals, too: differential dynamic programming, which
-        converges quadratically, at a higher price for each iteration. They are left out where costs would curve
-        downwards with controls, far from the optimum. Steps are semi-implicit and without impacts.
+        Whether models have second derivatives of steps and, by differences, of residuals: differential dynamic
+        programming, which converges quadratically, at a higher price for each iteration. They are left out far from the
+        optimum, and where costs would curve downwards with controls. Steps are semi-implicit and without impacts.
     varied : sequence of int, optional
         Which controls vary; by default all. The cost has to curve with each of them.
     bounds : pair of (nu,) array_like, optional
@@ -249,11 +255,13 @@ def _improved(problem: TrajectoryProblem, plan: Plan) -> Iterator[Plan]:
     yield plan
     is_last = False
     while not is_last and plan.regularisation < MOST:
-        model = problem.model(plan)
+        model, newton = problem.model(plan)
         law, V, slopes = riccati(model, plan.regularisation)
-        if model.H.size and not np.isfinite(law).all():  # costs curve downwards with some control: Gauss and Newton's
-            model = model._replace(H=model.H[:, :0, :0], H_end=model.H_end[:0, :0])
-            law, V, slopes = riccati(model, plan.regularisation)
+        if problem.curvature is not None and not plan.cost - 0.5 * V[-1, -1] > FAR * plan.cost:
+            of_second = newton()
+            found = riccati(of_second, plan.regularisation)
+            if np.isfinite(found[0]).all():  # costs curve upwards with all controls
+                model, (law, V, slopes) = of_second, found
         best, of_best = law, V
         if plan.regularisation > LEAST:
             best, of_best, _ = riccati(model, 0.0)

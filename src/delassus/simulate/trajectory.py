@@ -3,7 +3,7 @@
 Costs are half sums of squares of residuals; changes are in tangents. Linear-quadratic models have second derivatives of
 costs by Gauss and Newton. Those of second order are Newton's: with the costates ``p_t = ∂cost_t/∂x + Aᵀ p_{t+1}``, what
 curves beside that is ``p_{t+1} · ∂²x_{t+1}``, along which a kernel makes second derivatives of all steps at once, and
-``r · ∂²r`` of residuals, by differences of their derivatives.
+``r · ∂²r`` of residuals, by second differences.
 
 Source: Dunn, Bertsekas, "Efficient dynamic programming implementations of Newton's method for unconstrained optimal
 control problems", JOTA 1989. Mayne's differential dynamic programming has ``V_x`` of the step after in place of ``p``.
@@ -38,7 +38,7 @@ DIFFERENCE = 1e-6
 """Of central differences of residuals: part of the size that each number has, `TrajectoryProblem.sizes`."""
 
 SECOND_DIFFERENCE = 1e-4
-"""The same of their derivatives."""
+"""Of their second differences."""
 
 LINEAR = 1e-8
 """Second difference of residuals over such a step, relative to the largest first one, up to which it is round-off."""
@@ -253,13 +253,17 @@ class TrajectoryProblem:
 
     def differences(self, residuals: Callable[..., Array], sizes: list[Array], q: Array, *others: Array) -> Array:
         """Derivatives (..., m, n) of residuals by tangents of configurations and all others, by central differences."""
-        ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
-        n, widths = int(ends[-1]), DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
-        steps = np.concatenate([np.diag(widths), -np.diag(widths)])
-        u, *parts = np.split(steps.reshape(2 * n, *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
-        moved = [self.tree.integrate(q, u), *(x + part for x, part in zip(others, parts, strict=True))]
-        r = residuals(*moved)
-        return np.asarray(np.moveaxis(r[:n] - r[n:], 0, -1) / (2.0 * widths))
+        widths = DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
+        ahead, behind = self.at_both(residuals, np.diag(widths), q, *others)
+        return np.asarray(np.moveaxis(ahead - behind, 0, -1) / (2.0 * widths))
+
+    def at_both(self, function: Callable[..., Array], steps: Array, q: Array, *others: Array) -> tuple[Array, Array]:
+        """Values (k, ...) of a function ahead and behind by steps (k, n) in tangents."""
+        ends, lead = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)]), [1] * (q.ndim - 1)
+        both = np.concatenate([steps, -steps]).reshape(2 * len(steps), *lead, ends[-1])
+        u, *parts = np.split(both, ends[:-1], axis=-1)
+        values = function(self.tree.integrate(q, u), *(x + part for x, part in zip(others, parts, strict=True)))
+        return values[: len(steps)], values[len(steps) :]
 
     def called(self, kernel: Kernel, plan: Plan, impulses: Array, costate: Array | None = None) -> dict[str, Array]:
         """What a kernel makes of all steps, by name."""
@@ -268,11 +272,10 @@ class TrajectoryProblem:
         found = kernel(*(values[a.name] for a in kernel.arguments))
         return dict(zip((r.name for r in kernel.results), found if len(kernel.results) > 1 else [found], strict=True))
 
-    def derivatives_of_residuals(self, plan: Plan) -> tuple[Any, Any]:
+    def derivatives_of_residuals(self, plan: Plan, sizes: list[Array]) -> tuple[Any, Any]:
         """Functions from states, controls and forces of steps, and from those of the end, to derivatives."""
         if self.jacobians is not None:
             return partial(self.jacobians[0], self._times(plan)), self.jacobians[1]
-        sizes = self.sizes(plan)
         along = partial(self.along, self._times(plan))
         return partial(self.differences, along, sizes), partial(self.differences, self.last, sizes)
 
@@ -282,13 +285,14 @@ class TrajectoryProblem:
     def _steps(self, plan: Plan) -> tuple[Array, ...]:
         return plan.q[:-1], plan.v[:-1], plan.controls, *([plan.forces] if self.has_forces else [])
 
-    def model(self, plan: Plan) -> QuadraticModel:
-        """The linear-quadratic model about a plan."""
+    def model(self, plan: Plan) -> tuple[QuadraticModel, Callable[[], QuadraticModel]]:
+        """The linear-quadratic model about a plan, by Gauss and Newton, and what makes Newton's of it."""
         # impulses of the solution itself: those of the step before would be a longer way to it
         changes = self.called(self.derivatives, plan, plan.impulses[1:])
         A, B, nx, steps, end = changes["A"], changes["B"], 2 * self.tree.nv, self._steps(plan), (plan.q[-1], plan.v[-1])
         r, r_end = self.along(self._times(plan), *steps), self.last(*end)
-        of_steps, of_end = self.derivatives_of_residuals(plan)
+        sizes = self.sizes(plan)
+        of_steps, of_end = self.derivatives_of_residuals(plan, sizes)
         J, J_end = of_steps(*steps), of_end(*end)
         J, by_forces = np.split(J, [nx + plan.controls.shape[-1]], axis=-1)
         with_forces = np.zeros((len(J), 0, J.shape[-1]))
@@ -299,51 +303,60 @@ class TrajectoryProblem:
         model = QuadraticModel(
             A, B, plan.gaps[1:], J, r, J_end, r_end, self.varied, room, np.zeros((len(A), 0, 0)), np.zeros((0, 0))
         )
-        if self.curvature is None:
-            return model
-        H = self.called(self.curvature, plan, plan.impulses[:-1], self._costates(model, by_forces))["H"]
-        with_all = np.concatenate([np.broadcast_to(np.eye(J.shape[-1]), (len(J), *[J.shape[-1]] * 2)), with_forces], 1)
-        own = self.second_differences(partial(self.along, self._times(plan)), of_steps, self.sizes(plan), r, *steps)
-        H_end = self.second_differences(self.last, of_end, self.sizes(plan), r_end, *end)
-        return model._replace(H=H + with_all.swapaxes(-1, -2) @ own @ with_all, H_end=H_end)
+
+        def newton() -> QuadraticModel:
+            assert self.curvature is not None
+            H = self.called(self.curvature, plan, plan.impulses[:-1], self._costates(model, by_forces))["H"]
+            own = self.second_differences(partial(self.along, self._times(plan)), sizes, r, *steps)
+            H_end = self.second_differences(self.last, sizes, r_end, *end)
+            if own is not None:  # by states and controls, of which forces are functions
+                eye = np.broadcast_to(np.eye(J.shape[-1]), (len(J), *[J.shape[-1]] * 2))
+                with_all = np.concatenate([eye, with_forces], axis=1)
+                H = H + with_all.swapaxes(-1, -2) @ own @ with_all
+            return model._replace(H=H, H_end=model.H_end if H_end is None else H_end)
+
+        return model, newton
 
     def _costates(self, model: QuadraticModel, by_forces: Array) -> Array:
         """Derivatives (T, 2 nv + m) of the cost by the state after each step, and by its forces."""
         T, nx = model.gaps.shape
         rows = sum(c.size for c in self.step.request.constraints)
         out, p = np.zeros((T, nx + rows)), model.J_end.T @ model.r_end
+        by_states = np.einsum("tmx,tm->tx", model.J[..., :nx], model.r)
         for t in reversed(range(T)):
             out[t, :nx] = p
-            p = model.J[t, :, :nx].T @ model.r[t] + model.A[t].T @ p
+            p = by_states[t] + p @ model.A[t]
         if self.has_forces:
             out[:, nx:] = np.einsum("tmf,tm->tf", by_forces, model.r)
         return out
 
     def second_differences(
-        self, residuals: Any, derivatives: Any, sizes: list[Array], r: Array, q: Array, *others: Array
-    ) -> Array:
-        """``r · ∂²r`` (..., n, n) by tangents of configurations and all others, by central differences.
+        self, residuals: Callable[..., Array], sizes: list[Array], r: Array, q: Array, *others: Array
+    ) -> Array | None:
+        """``r · ∂²r`` (..., n, n) by tangents of configurations and all others; None if residuals are linear.
 
-        Residuals that are straight along one direction at random are linear.
+        They are if they are straight along one direction at random, and linear in numbers by which they do not curve
+        together with it. ``∂²/∂x∂y`` is half of what curves along ``x + y`` and not along ``x`` or ``y``.
         """
-        ends = np.cumsum([self.tree.nv, *(x.shape[-1] for x in others)])
-        n, widths = int(ends[-1]), SECOND_DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
-        out = np.zeros((*r.shape[:-1], n, n))
+        widths = SECOND_DIFFERENCE * np.concatenate(sizes[: 1 + len(others)])
+        n, steps, along = len(widths), np.diag(widths), widths * np.random.default_rng(0).uniform(0.5, 1.0, len(widths))
 
-        def at_both(function: Any, steps: Array) -> tuple[Array, Array]:
-            """Values ahead and behind."""
-            u, *parts = np.split(steps.reshape(len(steps), *[1] * (q.ndim - 1), n), ends[:-1], axis=-1)
-            moved = ([self.tree.integrate(q, s * u), *(x + s * y for x, y in zip(others, parts, strict=True))]
-                     for s in (1.0, -1.0))  # fmt: skip
-            up, down = (function(*x) for x in moved)
-            return up, down
+        def curve(some: Array) -> tuple[Array, float]:
+            """Second differences (k, ..., m) along steps, and up to which they are round-off."""
+            ahead, behind = self.at_both(residuals, some, q, *others)
+            return ahead + behind - 2.0 * r, LINEAR * float(np.abs(ahead - behind).max(initial=0.0))
 
-        up, down = at_both(residuals, widths * np.random.default_rng(0).uniform(0.5, 1.0, (1, n)))
-        if np.abs(up + down - 2.0 * r).max(initial=0.0) <= LINEAR * np.abs(up - down).max(initial=0.0):
-            return out
-        at_once = n if q.ndim == 1 else 1
-        for k in range(0, n, at_once):
-            some = slice(k, k + at_once)
-            up, down = at_both(derivatives, np.diag(widths)[some])
-            out[..., some] = np.einsum("k...mn,...m->...nk", up - down, r) / (2.0 * widths[some])
-        return np.asarray(0.5 * (out + out.swapaxes(-1, -2)))
+        straight, least = curve(along[None])
+        if np.abs(straight).max(initial=0.0) <= least:
+            return None
+        own, mixed = np.split(curve(np.concatenate([steps, along + steps]))[0], 2)
+        curved = np.flatnonzero(np.abs(mixed - own - straight).max(axis=tuple(range(1, own.ndim))) > least)
+        out, own = np.zeros((*r.shape[:-1], n, n)), np.einsum("k...m,...m->k...", own, r)
+        first, second = (curved[k] for k in np.triu_indices(len(curved), 1))
+        at_once = max(len(first) if q.ndim == 1 else len(curved), 1)
+        for k in range(0, len(first), at_once):
+            i, j = first[k : k + at_once], second[k : k + at_once]
+            pairs = 0.5 * (np.einsum("k...m,...m->k...", curve(steps[i] + steps[j])[0], r) - own[i] - own[j])
+            out[..., i, j] = out[..., j, i] = np.moveaxis(pairs, 0, -1) / (widths[i] * widths[j])
+        out[..., curved, curved] = np.moveaxis(own[curved], 0, -1) / widths[curved] ** 2
+        return out

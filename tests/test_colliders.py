@@ -479,7 +479,7 @@ def test_bad_descriptions(tmp_path):
             read()
     path.write_text("<skel/>")
     for read in (lambda: load_colliders(path, tree_of()), lambda: load_ignored(path)):
-        with pytest.raises(ModelError, match=r"expected a <robot> .URDF., <sdf> .SDF. or <mujoco> .MJCF., got a <skel>"):
+        with pytest.raises(ModelError, match=r"a <robot> .URDF., <sdf> .SDF. or <mujoco> .MJCF., got a <skel>"):
             read()
     for missing in (tmp_path / "no.srdf", str(tmp_path / "no.srdf")):
         with pytest.raises(ModelError, match="expected a file that exists"):

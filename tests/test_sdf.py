@@ -97,6 +97,18 @@ def test_axes_of_old_files_are_those_of_the_model(version, inside, turned):
     assert error(J[3:, 0], [1, 0, 0] if turned else [0, 1, 0]) < ROUND_OFF
 
 
+def test_joints_of_old_files_may_have_the_names_of_links():
+    """The pose of the joint is its own: a hinge 0.3 m beside the link of its name."""
+    hinge = joint("b", "revolute", "a", "b", "<pose>0.3 0 0 0 0 0</pose>" + axis("0 1 0"))
+    inside = link("a") + link("b", "<pose>1 0 0 0 0 0</pose>")
+    for parts in (inside + hinge, hinge + inside):
+        tree = ds.load(sdf(parts, "1.6"), root="fixed")
+        assert tree.joint_names == ("b",)
+        assert error(ds.forward_kinematics(tree, [np.pi / 2], "b")[:3, 3], [1.3, 0, 0.3]) < ROUND_OFF
+        with pytest.raises(ModelError, match="'b' twice"):
+            ds.load(sdf(parts, "1.7"))
+
+
 def test_joints_of_two_axes_screws_and_defaults():
     """A universal joint is two hinges; a screw moves its pitch a turn; what is left out is as SDF has it."""
     inside = link("a") + link("b") + link("c") + "<link name='d'/>"
@@ -231,3 +243,32 @@ def test_files_that_include_themselves_or_too_much_are_refused(tmp_path):
     (tmp_path / "f8.sdf").write_text(sdf(link("a")))
     with pytest.raises(ModelError, match="included files of 1e\\+06 bytes at most"):
         ds.load(tmp_path / "f0.sdf", max_bytes=1e6)
+
+
+@pytest.mark.peer
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # inertias are drawn
+@pytest.mark.parametrize("seed", range(4))
+def test_drake_has_the_same_motion(seed, tmp_path):
+    """Poses, mass matrix, bias and gravity, of what is written; Drake takes no links without mass."""
+    parsing, plants = (pytest.importorskip(f"pydrake.multibody.{name}") for name in ("parsing", "plant"))
+    kinds = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW)
+    text = some_mechanism(seed, 6, "fixed", kinds).tree.to_sdf(unsupported="ignore").replace("<mass>0<", "<mass>1e-9<")
+    path = tmp_path / "robot.sdf"
+    path.write_text(text)
+    tree, plant, rng = ds.load(path), plants.MultibodyPlant(0.0), np.random.default_rng(0)
+    (model,) = parsing.Parser(plant).AddModels(str(path))
+    plant.Finalize()
+    context, joints = plant.CreateDefaultContext(), [plant.GetJointByName(x, model) for x in tree.joint_names]
+    q, v = rng.uniform(-1, 1, tree.nq), rng.normal(size=tree.nv)
+    at = [x.velocity_start() for x in joints]
+    assert [x.position_start() for x in joints] == at and len(at) == tree.nv
+    for put, x in ((plant.SetPositions, q), (plant.SetVelocities, v)):
+        theirs = np.zeros(tree.nv)
+        theirs[at] = x
+        put(context, theirs)
+    bias = plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context)
+    assert error(plant.CalcMassMatrix(context)[np.ix_(at, at)], ds.mass_matrix(tree, q)) < 10 * ROUND_OFF
+    assert error(bias[at], ds.bias_force(tree, q, v, passive="none")) < 100 * ROUND_OFF
+    for name in tree.link_names:
+        pose = plant.EvalBodyPoseInWorld(context, plant.GetBodyByName(name, model)).GetAsMatrix4()
+        assert error(pose, ds.forward_kinematics(tree, q, name)) < 10 * ROUND_OFF

@@ -6,6 +6,7 @@ urdfdom and MuJoCo), is mended and parsed strictly again, with a warning.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Mapping
@@ -87,6 +88,11 @@ def read_xml(path: Path, max_bytes: float = MAX_BYTES) -> Element:
     except OSError as error:
         raise ModelError(f"file {str(path)!r}", "a file that can be read", str(error), "Check the path.") from error
     return parse_xml(data, f"file {str(path)!r}")
+
+
+def folders_in(*variables: str) -> list[Path]:
+    """Folders that environment variables name."""
+    return [Path(x) for name in variables for x in os.environ.get(name, "").split(os.pathsep) if x]
 
 
 def refuse_format(path: Path) -> None:

@@ -95,7 +95,8 @@ def _shape(
     if not shapes:
         came = f"a <{others[0]}>" if others else "none"
         raise ModelError(what, f"a shape among {', '.join(SHAPES)}", came, "Use one of these.")
-    shape, straight = shapes[-1], np.eye(3)  # Drake's own stands for the one beside it
+    of_drake = (x for x in shapes if x.tag.startswith("drake:"))
+    shape, straight = next(of_drake, shapes[0]), np.eye(3)  # Drake's own stands for the one beside it
 
     def lengths(*tags: str) -> list[float]:
         numbers = [numbers_of(shape, tag, what, *([0.0] * (3 if tag in ("size", "radii") else 1))) for tag in tags]

@@ -17,6 +17,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from delassus.errors import ModelError, shown, unknown_name
+from delassus.formats.urdf.read import SHORTEST_QUATERNION
 from delassus.model.check import decimal_numbers
 from delassus.model.description import LARGEST
 from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to_matrix, rotation_from_rpy
@@ -24,8 +25,8 @@ from delassus.spatial.rotations import Array, exact_quarter_turns, quaternion_to
 WORLD, OWN = "world", "__model__"
 """Names of the world's frame, and of that of the model in which they are used."""
 
-SHORTEST_QUATERNION = 1e-15
-"""Quaternions that are shorter than this are refused."""
+UNIQUE, OF_JOINT = (1, 7), " (joint)"
+"""Version from which on links, frames and joints have different names; what names of joints' frames end with before."""
 
 Pose = tuple[Array, Array]
 """Rotation (3, 3) and position (3,)."""
@@ -152,16 +153,25 @@ class Frames:
         for model in models[1:]:
             self._add(model.key, _Frame(relative_to(model.element), read_pose(model.element, model.what), ""), model)
         for model in models:
-            for element, key in model.children("link", "frame", "joint"):
-                if element.tag != "joint" or key not in self._table:  # which before 1.7 had names of links, too
-                    on = text_of(element, "child") if element.tag == "joint" else element.get("attached_to", "")
-                    pose = read_pose(element, f"{element.tag} {key!r}")
-                    self._add(key, _Frame(relative_to(element) or on, pose, on), model)
+            for element, key in self._parts(model):
+                on = text_of(element, "child") if element.tag == "joint" else element.get("attached_to", "")
+                pose = read_pose(element, f"{element.tag} {key!r}")
+                self._add(key, _Frame(relative_to(element) or on, pose, on), model)
         for model in models:
             self._find(model, models)
         for model in reversed(models[1:]):
             if model.element.get("placement_frame"):
                 self._place(model)
+
+    @staticmethod
+    def of_joint(key: str, model: Model) -> str:
+        """Whole name of the frame of a joint; before SDF 1.7 a joint and a link may have one name, that of the link."""
+        return key if model.version >= UNIQUE else f"{key}{OF_JOINT}"
+
+    def _parts(self, model: Model) -> Iterator[tuple[Element, str]]:
+        """Elements of a model that have frames, and the whole names of these."""
+        for element, key in model.children("link", "frame", "joint"):
+            yield element, self.of_joint(key, model) if element.tag == "joint" else key
 
     def key(self, name: str, model: Model, what: str) -> str:
         """Whole name of the frame that is called ``name`` in a model."""
@@ -206,7 +216,7 @@ class Frames:
 
     def _find(self, model: Model, models: list[Model]) -> None:
         """Put whole names in the place of those that elements of a model say, and what moves the model itself."""
-        for element, key in model.children("link", "frame", "joint"):
+        for element, key in self._parts(model):
             frame, what = self._table[key], f"{element.tag} {key!r}"
             on = "" if element.tag == "link" else self.key(frame.on, model, what)
             self._table[key] = frame._replace(base=self.key(frame.base, model, what), on=on)

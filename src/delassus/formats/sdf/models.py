@@ -6,7 +6,6 @@ those above the file. Nothing is downloaded.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, shown
 from delassus.formats.sdf.frames import OWN, WORLD, Model, flag_of, name_of, text_of
-from delassus.formats.text import check_file, read_xml
+from delassus.formats.text import check_file, folders_in, read_xml
 
 FOLDERS = ("SDF_PATH", "GZ_SIM_RESOURCE_PATH", "IGN_GAZEBO_RESOURCE_PATH", "GAZEBO_MODEL_PATH", "ROS_PACKAGE_PATH")
 """Environment variables that name folders of models."""
@@ -122,8 +121,7 @@ def _included(include: Element, around: Model, budget: list[float], max_bytes: f
 
 def folders_of(file: Path) -> list[Path]:
     """Folders of models that environment variables name, and the one that holds the folder of a file."""
-    named = [Path(x) for name in FOLDERS for x in os.environ.get(name, "").split(os.pathsep) if x]
-    return [*named, *file.absolute().parents[1:2]]
+    return [*folders_in(*FOLDERS), *file.absolute().parents[1:2]]
 
 
 def _file_of(address: str, file: Path, what: str) -> Path:

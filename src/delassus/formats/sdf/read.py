@@ -67,6 +67,10 @@ class _Joint(NamedTuple):
     def what(self) -> str:
         return f"joint {self.name!r}"
 
+    @property
+    def frame(self) -> str:
+        return Frames.of_joint(self.name, self.model)
+
 
 def tree_from_sdf(
     root: Element,
@@ -210,8 +214,8 @@ def _raw_joints(joint: _Joint, frames: Frames, extra: dict[str, RawLink]) -> Ite
     """Joints of the library for one of the file: two for two axes, with a link without mass between, in ``extra``."""
     kinds = KINDS[joint.kind] or ()
     R, at = frames.within(joint.child, joint.parent)
-    _, p = frames.within(joint.name, joint.parent)
-    beyond = -frames.within(joint.name, joint.child)[1]
+    _, p = frames.within(joint.frame, joint.parent)
+    beyond = -frames.within(joint.frame, joint.child)[1]
     if not kinds:
         yield RawJoint(joint.name, FIXED, joint.parent, joint.child, at, R)
     parent = joint.parent
@@ -283,7 +287,7 @@ def _axes_of(joint: _Joint, element: Element, frames: Frames) -> str:
     name = "" if xyz is None else xyz.get("expressed_in", "")
     if joint.model.version < AXES_OF_JOINTS or flag_of(element, "use_parent_model_frame", joint.what):
         name = name or OWN
-    return frames.key(name, joint.model, joint.what) if name else joint.name
+    return frames.key(name, joint.model, joint.what) if name else joint.frame
 
 
 def _number(element: Element, tag: str, what: str, default: float) -> float:
@@ -331,8 +335,8 @@ def _constraints(
 
 def _loop(joint: _Joint, frames: Frames) -> Constraint | None:
     """Constraint of a joint between links that others carry."""
-    R, p = frames.within(joint.name, joint.parent)
-    own = frames.within(joint.name, joint.child)
+    R, p = frames.within(joint.frame, joint.parent)
+    own = frames.within(joint.frame, joint.child)
     first, second = Frame(joint.parent, p, R), Frame(joint.child, own[1], own[0])
     match joint.kind:
         case "fixed":
@@ -343,7 +347,7 @@ def _loop(joint: _Joint, frames: Frames) -> Constraint | None:
             element = joint.element.find("axis")
             if element is None:
                 raise ModelError(joint.what, "an <axis>", "none", f"A {joint.kind} joint has one.")
-            turn = frames.within(_axes_of(joint, element, frames), joint.name)[0]
+            turn = frames.within(_axes_of(joint, element, frames), joint.frame)[0]
             axis = turn @ _axis(element, joint.what)
             return Prismatic(first, second, axis) if joint.kind == "prismatic" else Hinge(first, second, axis)
     return None

@@ -7,14 +7,13 @@ memory: expand files that you trust. ``$(find package)`` is the folder of that n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from delassus.errors import ConfigurationError, ModelError, require, shown
-from delassus.formats.text import check_file, refuse_beyond
+from delassus.formats.text import check_file, folders_in, refuse_beyond
 
 SUFFIX = ".xacro"
 
@@ -78,9 +77,8 @@ def _checked(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 def _folder_of(package: str, file: Path, source: str) -> Path:
     """Folder of a package."""
-    paths = [Path(x) for x in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if x]
-    paths += [Path(x) / "share" for x in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if x]
-    for folder in (*file.absolute().parents, *paths):
+    shares = (folder / "share" for folder in folders_in("AMENT_PREFIX_PATH"))
+    for folder in (*file.absolute().parents, *folders_in("ROS_PACKAGE_PATH"), *shares):
         if folder.name == package:
             return folder
         if (folder / package).is_dir():

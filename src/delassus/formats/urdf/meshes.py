@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ModelError, missing_dependency, shown
+from delassus.formats.text import folders_in
 from delassus.spatial.rotations import Array
 
 ADVICE = "Pass package_dirs=, or set ROS_PACKAGE_PATH, if its package is elsewhere."
@@ -43,8 +43,7 @@ def find_mesh(address: str, description: Path, folders: Sequence[Path], what: st
 def _in_packages(rest: str, description: Path, folders: Sequence[Path]) -> Iterator[Path]:
     """Where a file of a package may be: below a folder that holds the package, or is it."""
     package, _, inside = rest.partition("/")
-    environment = [Path(p) for p in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if p]
-    for folder in (*folders, *environment, *description.absolute().parents):
+    for folder in (*folders, *folders_in("ROS_PACKAGE_PATH"), *description.absolute().parents):
         yield folder / rest
         if folder.name == package:
             yield folder / inside

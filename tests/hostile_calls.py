@@ -492,7 +492,7 @@ def of_contact(folder):
         "contact.CollisionDetector.contacts: one": (detector.contacts, {"poses": np.eye(3, 4)[None], "reach": 0.1}),
         "contact.Collider": (c.Collider, {"link": "a", "shape": sphere, "position": none, "rotation": eye,
             "friction": 0.5, "restitution": 0.5, "torsional": 0.01, "rolling": 0.01, "surface_velocity": none,
-            "name": ""}),
+            "name": "", "rgba": (1.0, 0.5, 0.0, 1.0)}),
         "contact.Mesh": (c.Mesh, {"vertices": corners, "triangles": [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]],
             "convex": True}),
         "contact.HeightField": (c.HeightField, {"heights": [[0.0, 0.0], [0.3, 0.3]], "size": (0.4, 1.0)}),

@@ -92,7 +92,7 @@ def whole_tree():
 def whole_collider(link, name):
     return Collider(
         link, Sphere(0.1), (0.1, 0.2, 0.3), random_rotation(RNG), friction=0.7, restitution=0.3,
-        surface_velocity=(1.0, 0.5, 0.0), name=name, torsional=0.02, rolling=0.01,
+        surface_velocity=(1.0, 0.5, 0.0), name=name, torsional=0.02, rolling=0.01, rgba=(0.1, 0.2, 0.3, 0.5),
     )  # fmt: skip
 
 

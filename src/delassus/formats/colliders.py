@@ -90,7 +90,7 @@ def load_colliders(
     return tuple(_placed(x, tree, prefix, material) for x in found)
 
 
-def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, float]) -> Collider:
+def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, Any]) -> Collider:
     """Collider of what was found; its own material counts before that of all."""
     link, name, shape, (rotation, position), own = found
     if link not in tree.frames:

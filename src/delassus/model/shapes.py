@@ -415,11 +415,13 @@ class Collider(Frozen):
         what of it lies in the plane of a contact.
     name : str
         For messages and logs; the link's name by default.
+    rgba : (4,) array_like, optional
+        What it looks like: red, green, blue and opacity, from 0 to 1. By default pictures choose.
 
     Raises
     ------
     ConfigurationError
-        Not a shape, friction or a length < 0, restitution outside [0, 1], or a half space on a link.
+        Not a shape or colour, friction or a length < 0, restitution outside [0, 1], or a half space on a link.
 
     Examples
     --------
@@ -437,21 +439,13 @@ class Collider(Frozen):
     rolling: float
     surface_velocity: Array
     name: str
+    rgba: Array | None
 
     def __init__(
-        self,
-        link: str,
-        shape: Shape,
-        position: ArrayLike = (0, 0, 0),
-        rotation: ArrayLike | None = None,
-        *,
-        friction: float = 0.5,
-        restitution: float = 0.0,
-        torsional: float = 0.0,
-        rolling: float = 0.0,
-        surface_velocity: ArrayLike = (0, 0, 0),
-        name: str = "",
-    ) -> None:
+        self, link: str, shape: Shape, position: ArrayLike = (0, 0, 0), rotation: ArrayLike | None = None, *,
+        friction: float = 0.5, restitution: float = 0.0, torsional: float = 0.0, rolling: float = 0.0,
+        surface_velocity: ArrayLike = (0, 0, 0), name: str = "", rgba: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         for argument, text in (("link of a collider", link), ("name of a collider", name)):
             if not isinstance(text, str):
                 raise ConfigurationError(argument, "a name", shown(text), "Pass such as 'foot', or 'world'.")
@@ -468,8 +462,11 @@ class Collider(Frozen):
                     for name, x in (("torsional", torsional), ("rolling", rolling)))  # fmt: skip
         p, R = check_vector(position, f"position of {what}"), check_rotation(rotation)
         belt = check_vector(surface_velocity, f"surface_velocity of {what}", "in m/s")
+        colour = None if rgba is None else finite_array(rgba, (4,), f"rgba of {what}", "Red, green, blue, opacity.")
+        if colour is not None and not (0.0 <= colour.min() and colour.max() <= 1.0):
+            raise ConfigurationError(f"rgba of {what}", "numbers from 0 to 1", shown(rgba), "Divide by 255.")
         self._set_attributes(link=link, shape=shape, position=p, rotation=R, friction=mu, restitution=e,
-                             torsional=tau, rolling=rho, surface_velocity=belt, name=label)  # fmt: skip
+                             torsional=tau, rolling=rho, surface_velocity=belt, name=label, rgba=colour)  # fmt: skip
 
     def __repr__(self) -> str:
         names = "friction", "restitution", *(name for name in ("torsional", "rolling") if getattr(self, name))

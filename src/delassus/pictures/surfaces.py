@@ -70,6 +70,8 @@ def surfaces(scene: Scene, q: Array) -> list[Triangles]:
         if (key := id(collider.shape)) not in made:
             made[key] = thinned(*creased(*triangles_of(collider.shape)), GRAIN * size)
         vertices, normals, faces = made[key]
+        if collider.rgba is not None:
+            colour = tuple(np.round(255 * collider.rgba[:3]).astype(int).tolist())
         found.append(Triangles(link, vertices @ R.T + p, normals @ R.T, faces, colour))
 
     shown: dict[int, list[Collider]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -19,8 +20,8 @@ from delassus.spatial.rotations import Array, exact_quarter_turns
 UNKNOWN = ("disable_default_collisions", "enable_collisions")
 """Rules of SRDF files that reverse the meaning of the others; they are refused."""
 
-Found = tuple[str, str, Shape, tuple[Array, Array], dict[str, float]]
-"""Link, name, shape, rotation and position in the frame of the link, and what of friction the file says, by name."""
+Found = tuple[str, str, Shape, tuple[Array, Array], dict[str, Any]]
+"""Link, name, shape, rotation and position in the frame of the link, friction and ``rgba`` that the file says."""
 
 Meshes = dict[tuple[str, bytes], Mesh]
 

@@ -35,8 +35,7 @@ from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
 from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
-from delassus.formats import load as loader
-from delassus.formats.load import example_robot_files
+from delassus.formats import names as robot_names
 from delassus.formats.mujoco.model import (
     acceleration_from_mujoco,
     acceleration_to_mujoco,
@@ -47,6 +46,7 @@ from delassus.formats.mujoco.model import (
     velocity_map_from_mujoco,
     velocity_to_mujoco,
 )
+from delassus.formats.names import example_robot_files
 from delassus.formats.pinocchio import tree_from_pinocchio, tree_to_pinocchio
 from delassus.model import kinematics
 from delassus.model.actuators import Actuator

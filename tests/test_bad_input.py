@@ -15,6 +15,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,8 +36,8 @@ from internals import (
     build_tree,
     inertia_defects,
     joint_kinds,
-    loader,
     nearest_inertia,
+    robot_names,
 )
 from tools import Hostile, urdf_joint
 
@@ -326,14 +327,14 @@ def test_names_of_robots():
 
 def test_missing_packages_name_the_pip_command(monkeypatch):
     check_four_parts(missing_dependency("mujoco", "mjcf", "reading MJCF"))
-    monkeypatch.setattr(loader, "example_robot_files", dict)
-    monkeypatch.setattr(loader, "robot_description_names", list)
+    monkeypatch.setattr(robot_names, "example_robot_files", dict)
+    monkeypatch.setattr(robot_names, "find_spec", lambda _: None)
     with refused("robot 'talos': .*pip install 'delassus\\[robots\\]'", MissingDependencyError):
         ds.load("talos")
 
 
 def test_a_robot_that_cannot_be_fetched(monkeypatch):
-    monkeypatch.setattr(loader, "robot_description_names", lambda: ["no_such_robot_description"])
+    monkeypatch.setattr(robot_names, "_descriptions", lambda: {"no_such_robot_description": SimpleNamespace(tags=())})
     with refused("robot 'no_such_robot_description': expected files that robot_descriptions can fetch"):
         ds.load("no_such_robot")
 

@@ -288,7 +288,7 @@ import sys
 sys.modules.update(dict.fromkeys({hidden}))  # as if they were not installed
 if "robot_descriptions" in {hidden}:
     from delassus import load
-    load.__globals__["example_robot_files"] = dict
+    load.__globals__["robot_file"].__globals__["example_robot_files"] = dict
 import runpy
 runpy.run_module("delassus", run_name="__main__", alter_sys=True)
 """

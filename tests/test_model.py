@@ -479,6 +479,22 @@ def test_a_folder_does_not_hide_a_robot_of_its_name(tmp_path, monkeypatch):
     assert ds.load("ur5").nv == 6
 
 
+def test_what_walks_drives_or_flies_floats_by_its_name(caplog):
+    """And arms stand on the world; in scenes, too. Files by their path are as `buildModelFromUrdf` has them."""
+    files = example_robot_files()
+    if "solo" not in files:
+        pytest.skip("example-robot-data is not installed")
+    with caplog.at_level("INFO", "delassus"):
+        solo = ds.load("solo")
+        assert solo.is_floating and "robot 'solo'" in caplog.text and "root='fixed' holds it" in caplog.text
+        caplog.clear()
+        fixed = ds.load("solo", root="fixed")
+        assert not any(tree.is_floating for tree in (fixed, ds.load(files["solo"]), ds.load("ur5"))) and not caplog.text
+    assert ds.Scene.from_robot("solo").tree.is_floating and not ds.Scene.from_robot("ur5").tree.is_floating
+    with pytest.raises(ConfigurationError, match="Its root floats: load it with root='fixed' for 7 numbers less"):
+        ds.mass_matrix(solo, fixed.neutral())
+
+
 # -- rotations -----------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import delassus as ds
 from delassus.algorithms.dynamics import SOFT
 from delassus.constraints import Constraint, Frame, Point, Rows, Weld
-from delassus.formats.load import example_robot_files, load
+from delassus.formats.load import load
+from delassus.formats.names import example_robot_files
 from delassus.spatial.rotations import Array
 
 GO1_FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")

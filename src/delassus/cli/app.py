@@ -80,7 +80,7 @@ class MasslessOption(StrEnum):
 
 def _robots(incomplete: str) -> list[str]:
     """Names of robots and files that go on from what is typed, for completion by the shell."""
-    from delassus.formats.load import robot_names
+    from delassus.formats.names import robot_names
 
     folder = incomplete[: incomplete.rfind("/") + 1]
     suffixes = (".urdf", ".sdf", ".xml")
@@ -115,7 +115,7 @@ SceneName = Annotated[
 RootChoice = Annotated[
     RootOption | None,
     typer.Option(
-        "--root", help="Whether the root link of a URDF file is fixed to the world (default), or on a free joint."
+        "--root", help="Base of a URDF file: fixed (default) or floating, as of names that walk, drive or fly."
     ),
 ]
 MasslessChoice = Annotated[
@@ -134,7 +134,9 @@ Controls = Annotated[
         "--control", help="NAME=VALUE: constant control of an actuator, or force of a joint where a file has none."
     ),
 ]
-SceneRoot = Annotated[RootOption | None, typer.Option("--root", help="Of a URDF file: floating (default) or fixed.")]
+SceneRoot = Annotated[
+    RootOption | None, typer.Option("--root", help="Of a URDF file: floating (default) or fixed, as of arms.")
+]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the page; the next free one if it is taken.")]
 Welds = Annotated[
     list[str] | None,

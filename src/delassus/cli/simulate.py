@@ -19,7 +19,8 @@ from delassus.cli.parse import base_of, parse_value
 from delassus.cli.tables import Console, plain, show, table, write_csv, write_json
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
-from delassus.formats.load import example_robot_files, find_description
+from delassus.formats.load import find_description
+from delassus.formats.names import example_robot_files
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
 from delassus.pictures.viewer import Live, Replay, Viewer

@@ -17,7 +17,6 @@ from delassus.constraints.spring import AnySpring
 from delassus.contact.filters import FLOOR, FrictionRule, check_pair_materials
 from delassus.contact.kernel_contacts import check_number_of_points, contacts_of_colliders, names_of
 from delassus.contact.scene_parts import (
-    Root,
     add,
     described,
     described_robots,
@@ -35,6 +34,7 @@ from delassus.contact.scene_parts import (
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
 from delassus.model.check import check_choice, check_flag, check_list, check_text, check_vector, finite_array
+from delassus.model.description import Root
 from delassus.model.edit.combine import combine_trees
 from delassus.model.edit.massless import Massless
 from delassus.model.shapes import Collider, HalfSpace, HeightField, Shape
@@ -195,7 +195,7 @@ class Scene(Frozen):
         *,
         floor: bool | HalfSpace | HeightField = False,
         friction: float = 0.5,
-        root: Root = "floating",
+        root: Root | None = None,
         massless: Massless = "keep",
         configuration: str | None = None,
         friction_rule: FrictionRule = "geometric-mean",
@@ -216,8 +216,9 @@ class Scene(Frozen):
             Whether there is a floor at z = 0, or terrain; a robot on a free joint stands on it at the start.
         friction : float
             Of the floor, and of the colliders of a URDF file.
-        root : {"floating", "fixed"}
-            Whether the root of a URDF file is on a free joint, or on the world.
+        root : {"floating", "fixed"}, optional
+            Whether the root of a URDF file is on a free joint, or on the world. By default robots by their name are as
+            `delassus.load` has them, arms on the world, and files on a free joint.
         massless : {"keep", "lock", "armature", "error"}
             As of `delassus.load`. A `Simulator` needs another one than "keep" where joints move nothing with inertia.
         configuration : str, optional
@@ -267,7 +268,7 @@ class Scene(Frozen):
         mass: float | None = None,
         density: float | None = None,
         moved: bool = False,
-        root: Root = "floating",
+        root: Root | None = None,
         friction: float = 0.5,
         restitution: float = 0.0,
         torsional: float = 0.0,
@@ -292,7 +293,7 @@ class Scene(Frozen):
         moved : bool
             Whether a shape is a body that you move: `Simulator.move` gives its poses, and nothing else moves it, as if
             its mass were infinite. It does not touch the world or others that you move.
-        root : {"floating", "fixed"}
+        root : {"floating", "fixed"}, optional
             Of a URDF file, as in `from_robot`.
         friction, restitution, torsional, rolling : float
             Of a shape, as of `Collider`; and friction of a URDF file's colliders.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from delassus.formats.colliders import load_colliders, load_ignored, load_surfac
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
 from delassus.model.check import check_list, check_number, finite_array, shape_of
-from delassus.model.description import unique_name
+from delassus.model.description import Root, unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
 from delassus.model.keyframe import Keyframe
@@ -34,9 +34,6 @@ from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_t
 
 SceneLike = TypeVar("SceneLike", bound=Any)
 """`delassus.contact.scene.Scene`, which is built on this."""
-
-Root = Literal["floating", "fixed"]
-"""What carries the root link of a URDF file."""
 
 SAMPLES = 100
 """Random configurations in which pairs are looked at."""
@@ -61,7 +58,7 @@ Described = tuple[Tree, tuple[Collider, ...], tuple[tuple[str, str], ...], dict[
 
 
 def described(
-    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root,
+    scene_of: Callable[..., Solids], robot: str | Path | Any, friction: float, root: Root | None,
     massless: Massless = "keep", rule: FrictionRule = "geometric-mean", floor: float | None = None,
 ) -> Described:  # fmt: skip
     """Tree of a robot, its colliders, and the pairs that never collide: those that files name, or that always touch.
@@ -78,7 +75,7 @@ def described(
         tree, ignored = load(robot, massless=massless), load_ignored(robot)
         colliders = load_colliders(robot, with_moved_bodies(tree)[0])
         return tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
-    tree = load(robot, root=None if found.is_sdf else root, massless=massless)
+    tree = load(robot, root=None if found.is_sdf else root or found.base or "floating", massless=massless)
     colliders, srdf = load_colliders(robot, tree, friction=friction), srdf_beside(found.path)
     if found.is_sdf:
         named, free = load_ignored(robot), list[Array]()
@@ -155,7 +152,7 @@ def add(
     what: Any,
     at: ArrayLike | None,
     heaviness: tuple[float | None, float | None, bool],
-    root: Root,
+    root: Root | None,
     material: Mapping[str, float],
 ) -> SceneLike:
     """The scene with a body, a robot, a fixed shape or a collider more; see `Scene.add`."""
@@ -228,7 +225,7 @@ def _parts(
     what: Any,
     at: Placement,
     mass: float | None,
-    root: Root,
+    root: Root | None,
     material: Mapping[str, float],
     rule: FrictionRule,
 ) -> tuple[Tree, list[Collider], list[list[str]], dict[tuple[str, str], dict[str, float]]]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import re
-import sysconfig
 from collections.abc import Collection, Mapping
-from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from xml.etree.ElementTree import Element
 
-from delassus.errors import ModelError, missing_dependency, shown, unknown_name
+from delassus.errors import ModelError, announce, shown
 from delassus.formats.mujoco.model import tree_from_mujoco
 from delassus.formats.mujoco.xml import read_mjcf
+from delassus.formats.names import robot_file
 from delassus.formats.pinocchio import tree_from_pinocchio
 from delassus.formats.sdf.read import tree_from_sdf
 from delassus.formats.text import (
@@ -37,37 +34,21 @@ from delassus.spatial.joint_kinds import FREE
 
 Gimbals = Literal["hinges", "ball"]
 
-ALIASES = {
-    "talos": "talos_reduced",
-    "g1": "g1_29dof_rev_1_0",
-    "solo8": "solo",
-    "anymal_c": "anymal_c_simple_description/urdf/anymal",
-    "ur5": "ur5_robot",
-    "ur10": "ur10_robot",
-    "hyq": "hyq_no_sensors",
-    "atlas": "atlas_v4_description",
-    "iiwa": "iiwa14_description",
-    "kuka": "iiwa14_description",
-    "franka": "panda",
-}
-"""Short names for robots whose description has several files or a longer name."""
-
-
-DESCRIBED = ("_description", "_mj_description")
-"""Endings of names of ``robot_descriptions``, URDF first; they can be left out."""
-
-
 TEXT = Path("<text>")
 """Path of a description that was given as text: files that it names are found from the working folder."""
 
 
 class Description(NamedTuple):
-    """Root element of a description, its path, its text where it was given as such, and a name for messages."""
+    """Root element of a description, its path, its text where it was given as such, and a name for messages.
+
+    ``base`` carries a robot that was given by its name, where ``root=`` does not say.
+    """
 
     root: Element
     path: Path
     text: str | None
     source: str
+    base: Root | None = None
 
     @property
     def is_urdf(self) -> bool:
@@ -124,9 +105,10 @@ def load(
         know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
         working folder. Meshes are not read from URDF and SDF files. MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}, optional
-        For URDF files, of legged robots too: whether the root link is fixed to the world, the default, or carried by a
-        free joint. Other files and models say so themselves; "floating" is refused for one without a free joint, and
-        "fixed" holds all that moves freely in an SDF file where it is.
+        For URDF files: whether the root link is fixed to the world, or carried by a free joint. By default robots given
+        by their name are floating if they walk, drive or fly (``delassus robots`` lists them), and files are fixed, as
+        ``pinocchio.buildModelFromUrdf`` has them. Other files and models say so themselves; "floating" is refused for
+        one without a free joint, and "fixed" holds all that moves freely in an SDF file where it is.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     srdf : path or text, optional
@@ -186,7 +168,7 @@ def load(
     Examples
     --------
     >>> import delassus as ds
-    >>> tree = ds.load("talos_reduced", root="floating")  # doctest: +SKIP
+    >>> tree = ds.load("talos")  # doctest: +SKIP
     >>> tree.nv  # doctest: +SKIP
     38
     """
@@ -198,9 +180,12 @@ def load(
     if isinstance(robot, (str, Path)):
         found = read_description(robot, max_bytes, xacro)
         if found.is_urdf:
+            if root is None and found.base == "floating":
+                announce(f"{found.source}: it walks, drives or flies, so that its base floats; root='fixed' holds it.")
             return load_description(
-                found.root, found.path, srdf, source=found.source, root=root, continuous=continuous, gimbals=gimbals,
-                massless=massless, check_inertia=check_inertia, unsupported=unsupported, max_bytes=max_bytes,
+                found.root, found.path, srdf, source=found.source, root=root or found.base, continuous=continuous,
+                gimbals=gimbals, massless=massless, check_inertia=check_inertia, unsupported=unsupported,
+                max_bytes=max_bytes,
             )  # fmt: skip
         if found.is_sdf:
             name = "robot" if found.path == TEXT else found.path.stem
@@ -280,12 +265,12 @@ def read_description(
     robot: str | Path, max_bytes: float, macros: Mapping[str, str | float | bool] | None = None
 ) -> Description:
     """The description that has this path or name, or is this text, its ``macros`` expanded; raises as `load` does."""
-    path, text, source = TEXT, None, "the text of a robot"
+    path, text, source, base = TEXT, None, "the text of a robot", None
     if isinstance(robot, str) and is_text(robot):
         text = robot.lstrip("\ufeff \t\r\n")
         refuse_beyond(max_bytes, source, len(text))
     else:
-        path = find_description(robot)
+        path, base = find_description(robot)
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
         refuse_format(path)
     if macros is not None or path.suffix.lower() == SUFFIX:
@@ -295,18 +280,18 @@ def read_description(
         form = OTHER_ROOTS.get(root.tag)
         came = f"a <{shown(root.tag)[1:-1]}>{f': {form}' if form else ''}"
         raise ModelError(source, "a <robot> (URDF), <sdf> (SDF) or <mujoco> (MJCF)", came, "Check the file.")
-    return Description(root, path, text, source)
+    return Description(root, path, text, source, base)
 
 
-def find_description(robot: str | Path) -> Path:
-    """Path of a file, or of the description of the robot of that name; raises as `load` does."""
+def find_description(robot: str | Path) -> tuple[Path, Root | None]:
+    """Path of a file, or of the description of the robot of that name, which has a base; raises as `load` does."""
     path = Path(robot)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except (OSError, ValueError):  # a path that cannot exist
         is_file = is_folder = False
     if is_file:
-        return path
+        return path, None
     if isinstance(robot, Path) or path.suffix.lower() in (
         ".urdf",
         ".srdf",
@@ -319,58 +304,4 @@ def find_description(robot: str | Path) -> Path:
     ):
         came = "a directory" if is_folder else "none"
         raise ModelError(f"file {shown(str(path))}", "a file that exists", came, "Check the path.")
-    files = example_robot_files()
-    if robot in files:
-        return files[robot]
-    described = robot_description_names()
-    wanted = ALIASES.get(robot, robot)
-    for candidate in (wanted, *(f"{wanted}{ending}" for ending in DESCRIBED)):
-        if candidate in described:
-            return _fetched(candidate)
-    if not files and not described:
-        raise missing_dependency("example-robot-data", "robots", f"robot {robot!r}")
-    raise unknown_name("robot name or file", robot, robot_names())
-
-
-def robot_names() -> list[str]:
-    """Short names of all robots that packages which are installed know, sorted."""
-    files, described = example_robot_files(), robot_description_names()
-    short = [re.sub(f"({'|'.join(reversed(DESCRIBED))})$", "", name) for name in described]
-    also = [alias for alias, name in ALIASES.items() if name in described]
-    return sorted({*(name for name in files if "/" not in name), *short, *also})
-
-
-def example_robot_files() -> dict[str, Path]:
-    """URDF files of ``example-robot-data`` by name; empty if the package is not installed.
-
-    A file is known by its stem; where stems repeat, the first in alphabetical order has the bare stem, and each is
-    known by its path below the package without the suffix.
-    """
-    out: dict[str, Path] = {}
-    for base in dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))):
-        folder = Path(base) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
-        for path in sorted(folder.rglob("*.urdf")):
-            out.setdefault(path.stem, path)
-            out.setdefault(str(path.relative_to(folder).with_suffix("")), path)
-    for alias, name in ALIASES.items():
-        if name in out:
-            out.setdefault(alias, out[name])
-    return out
-
-
-def robot_description_names() -> list[str]:
-    """Names that ``robot_descriptions`` knows; empty if the package is not installed."""
-    if find_spec("robot_descriptions") is None:
-        return []
-    return sorted(importlib.import_module("robot_descriptions._descriptions").DESCRIPTIONS)
-
-
-def _fetched(name: str) -> Path:
-    try:
-        module = importlib.import_module(f"robot_descriptions.{name}")
-        return Path(getattr(module, "URDF_PATH", None) or module.MJCF_PATH)
-    except Exception as error:  # fetching runs git and the network: any failure of theirs is ours to explain
-        raise ModelError(
-            f"robot {name!r}", "files that robot_descriptions can fetch", f"{type(error).__name__}: {error}",
-            "Check the network connection, or load a file by its path.",
-        ) from error  # fmt: skip
+    return robot_file(robot)

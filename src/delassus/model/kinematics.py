@@ -74,14 +74,17 @@ def check_states(tree: Topology, x: ArrayLike, argument: str, size_name: Literal
         raise ConfigurationError(argument, wanted, came, advice)
     if array.ndim == 0 or array.shape[-1] != size:
         base = FREE.nq if size_name == "nq" else FREE.nv
-        is_fixed = not tree.is_floating and array.ndim > 0 and array.shape[-1] == size + base
+        more = array.shape[-1] - size if array.ndim else 0
+        advice = "The last axis holds one state; batches are leading axes."
+        if more == base and not tree.is_floating:
+            advice = f"Its root is fixed: load it with root='floating' for {base} numbers more."
+        elif more == -base and tree.is_floating:
+            advice = f"Its root floats: load it with root='fixed' for {base} numbers less."
         raise ConfigurationError(
             argument,
             f"shape (..., {size}), {size_name} of {tree.name!r}",
             f"shape {array.shape}",
-            f"Its root is fixed: load it with root='floating' for {base} numbers more."
-            if is_fixed
-            else "The last axis holds one state; batches are leading axes.",
+            advice,
         )
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

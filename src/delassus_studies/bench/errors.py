@@ -24,7 +24,7 @@ from delassus.accuracy.policy import ERROR_BOUND
 from delassus.cli.tables import Record, environment, table
 from delassus.compiler.program.program import Program, interpret_program
 from delassus.constraints import Constraint
-from delassus.formats.load import example_robot_files
+from delassus.formats.names import example_robot_files
 from delassus.quantities import find_quantity
 from delassus.quantities.pipeline import make_program
 from delassus.quantities.request import Request, request

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.formats.load import example_robot_files
+from delassus.formats.names import example_robot_files
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
 from delassus_studies.cases import Case, Unavailable

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from delassus.formats.load import example_robot_files
 from delassus.formats.mujoco.model import configuration_to_mujoco, velocity_to_mujoco
+from delassus.formats.names import example_robot_files
 from delassus.spatial.rotations import Array
 from delassus_studies.bench.contact.steps import DT, Starts, StepCase
 from delassus_studies.cases import Case, States, Unavailable

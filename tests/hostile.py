@@ -86,6 +86,7 @@ FOUND = {
     ("Scene.add", "mass"): ("text",),
     ("Scene.add", "at"): ("ragged", "2000 deep"),
     ("Scene.from_robot", "configuration"): ("mapping",),
+    ("Scene.from_robot", "keyframe"): ("mapping",),
     ("contact.ContactStep", "J"): ("None",),
     ("contact.ContactStep", "v_before"): ("no states array",),
     ("contact.ground_below", "tree"): ("None",),

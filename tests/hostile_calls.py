@@ -530,7 +530,7 @@ def of_contact(folder):
             "friction": 0.5, "restitution": 0.5, "torsional": 0.01, "rolling": 0.01}),
         "Scene.without": (lambda names: named.without(names), {"names": "b"}),
         "Scene.from_robot": (ds.Scene.from_robot, {"robot": urdf, "floor": True, "friction": 0.5, "root": "fixed",
-            "configuration": None, "friction_rule": "max", "massless": "keep"}),
+            "keyframe": None, "configuration": None, "friction_rule": "max", "massless": "keep"}),
     }  # fmt: skip
 
 

@@ -54,10 +54,19 @@ def test_a_robot_of_a_file_is_simulated(tmp_path):
         '<joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/><axis xyz="0 1 0"/>'
         "</joint></robot>"
     )
+    (tmp_path / "rod.srdf").write_text(
+        '<robot name="rod"><group_state name="bent" group="all"><joint name="hinge" value="1.2"/></group_state></robot>'
+    )
     out = run(tmp_path / "rod.urdf", "--root", "fixed", "--control", "hinge=3", "--seconds", 0.1)
     row = next(line for line in out.splitlines() if line.startswith("kinetic energy"))
     assert float(row.split()[-2]) == pytest.approx(0.5 * (3.0 * 0.1) ** 2 / 2.0, rel=0.02)  # inertia of 2 kg m^2
-    for further, message in (("--control", "hing=1"), "'hinge'"), (("--control", "hinge"), "NAME=NUMBER"):
+    for further, moves in ((), False), (("--no-hold", "--keyframe", "bent"), True):
+        out = run(tmp_path / "rod.urdf", "--root", "fixed", "--seconds", 0.1, *further)
+        row = next(line for line in out.splitlines() if line.startswith("kinetic energy"))
+        assert ("servos of joints hold it at keyframe bent" in out) != moves
+        assert (float(row.split()[-2]) > 0.01) == moves == ("no joint torques" in out)
+    wrong = ("--control", "hing=1"), "'hinge'"
+    for further, message in wrong, (("--control", "hinge"), "NAME=NUMBER"), (("--hold", "--control", "a=1"), "--hold"):
         with pytest.raises(DelassusError, match=message):
             run(tmp_path / "rod.urdf", "--root", "fixed", *further)
     with pytest.raises(DelassusError, match="a file or robot"):

@@ -647,7 +647,7 @@ def test_mocap_bodies_are_moved_in_scenes():
     assert np.allclose(at, data.geom("plate").xpos)
 
     for robot in (MOCAP, model):
-        up = ds.Scene.from_robot(robot, configuration="up")
+        up = ds.Scene.from_robot(robot, keyframe="up")
         assert np.allclose(up.start[-14:-7], [0, 0, 0.7, 0, 0, 0.1 / 1.01**0.5, 1 / 1.01**0.5])
         ds.Simulator(up).step()  # the weld is closed there
     both = ds.Scene(ds.mechanisms.pendulum(1)).add("arm", MOCAP, at=(1, 0, 0))

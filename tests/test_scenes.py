@@ -422,7 +422,7 @@ def test_robots_stand_as_their_files_say(name, n_named, n_more):
     """Trunks and thighs of solo12 and hyq overlap in every state of their files, arms and legs of talos in none."""
     if name not in example_robot_files():
         pytest.skip("example-robot-data is not installed")
-    scene = ds.Scene.from_robot(name, floor=True, configuration="half_sitting" if name == "talos" else "standing")
+    scene = ds.Scene.from_robot(name, floor=True, keyframe="half_sitting" if name == "talos" else "standing")
     assert len(scene.ignore) == n_named + n_more
     sim = ds.Simulator(scene, dt=1e-3)
     sim.run(0.005)
@@ -450,7 +450,9 @@ def test_a_scene_starts_from_a_keyframe():
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, 0)
     mujoco.mj_forward(model, data)
-    scene = ds.Scene.from_robot(SERVOED, configuration="home")
+    scene = ds.Scene.from_robot(SERVOED, keyframe="home")
+    with pytest.warns(DeprecationWarning, match="configuration= of .* since 1.1 and goes with 1.3: use keyframe="):
+        assert np.array_equal(ds.Scene.from_robot(SERVOED, configuration="home").start, scene.start)
     dt = 1e-6
     for made in (scene, scene.add("other", ds.load(SERVOED)).without("other"), pickle.loads(pickle.dumps(scene))):
         sim = ds.Simulator(made, control="actuators", dt=dt)

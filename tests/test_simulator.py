@@ -8,6 +8,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,31 @@ BALL = ds.mechanisms.free_body(1.0, Sphere(0.1).inertia(1.0))
 ON_BALL = Collider("body", Sphere(0.1))
 FLOOR = Collider("world", HalfSpace(), name="floor")
 UP = frames_of([[0, 0, 1]])
+
+
+@pytest.mark.parametrize("seed, dt", [(0, 1e-3), (1, 1e-2), (2, 1e-4)])
+def test_servos_without_gains_hold_any_robot_where_it_starts(seed: int, dt: float) -> None:
+    """Slides, turned axes, links of 1 g beside those of 10 kg, motors that just carry them; and after a push."""
+    rng = np.random.default_rng(seed)
+    links, joints = [RawLink("world")], []
+    for k in range(5):
+        mass, size = 10.0 ** rng.uniform(-3, 1), rng.uniform(0.02, 0.3)
+        links.append(RawLink(f"l{k}", mass, rng.uniform(-size, size, 3), mass * size**2 * np.eye(3)))
+        kind = joint_kinds.PRISMATIC if k == 2 else joint_kinds.REVOLUTE
+        joints.append(RawJoint(f"j{k}", kind, links[max(k - 1, 0) if k == 3 else k].name, f"l{k}",
+                               rng.uniform(-0.3, 0.3, 3), axis=rng.normal(size=3)))  # fmt: skip
+    tree = build_tree("arm", links, joints)
+    start = rng.uniform(-1.0, 1.0, tree.nq)
+    load = np.abs(ds.bias_force(tree, start, np.zeros(tree.nv)))
+    strong = [replace(j, effort_limit=np.array([2.0 * x + 1e-3])) for j, x in zip(tree.joints, load, strict=True)]
+    sim = ds.Simulator(ds.Scene(replace(tree, joints=tuple(strong)), start=start), control="pd", dt=dt)
+    sim.run(0.2)
+    assert np.abs(sim.q - start).max() < 1e-6 and np.abs(sim.v).max() < 1e-6
+    sim.v = 0.02 * rng.normal(size=tree.nv) * np.minimum(1.0, load / sim.kd)
+    for _ in range(round(1.0 / dt)):
+        sim.step()
+        assert (np.abs(sim.tau) <= 2.0 * load + 1e-3).all()
+    assert np.abs(sim.q - start).max() < 1e-3 and np.abs(sim.v).max() < 1e-3
 
 
 @pytest.fixture(scope="module")

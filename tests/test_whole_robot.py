@@ -629,7 +629,7 @@ def test_simulators_take_controls(actuated):
         qs, vs, *_ = ds.rollout(step, q, v, np.tile(given, (n, 1)), dt, **more)
         assert error(sim.q, qs[-1]) < 1e-10 and error(sim.v, vs[-1]) < 1e-10
     with pytest.raises(ds.DelassusError, match="q_target"):
-        sim.step()
+        sim.step(np.zeros(2))
     v_target = np.array([0.3, -0.2, 0.1])
     sim, other = (ds.Simulator(ds.Scene(tree), q0=q, dt=dt, control="pd", **gains) for _ in range(2))
     sim.run(n * dt, lambda _: (target, v_target))

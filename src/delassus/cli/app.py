@@ -128,6 +128,10 @@ Floor = Annotated[bool, typer.Option("--floor", help="Of a file or robot: put it
 Keyframe = Annotated[
     str | None, typer.Option("--keyframe", help="Of a file or robot: its keyframe or SRDF state to start in.")
 ]
+Hold = Annotated[
+    bool | None,
+    typer.Option("--hold/--no-hold", help="Servos hold joints at the start: the default without actuators."),
+]
 Controls = Annotated[
     list[str] | None,
     typer.Option(
@@ -363,7 +367,8 @@ def _write(asked: Request, out: Path, scalar: Scalar, casadi: int, ptx: bool) ->
 def simulate(
     scene: SceneName,
     floor: Floor = False,
-    configuration: Keyframe = None,
+    keyframe: Keyframe = None,
+    hold: Hold = None,
     control: Controls = None,
     root: SceneRoot = None,
     massless: MasslessChoice = MasslessOption.keep,
@@ -408,7 +413,7 @@ def simulate(
         console,
         scene,
         {name: value for name, value in of_scene.items() if value is not None},
-        _of_robot(floor, configuration, control, root, massless),
+        _of_robot(floor, keyframe, hold, control, root, massless),
         duration,
         {name: value for name, value in options.items() if value is not None},
         {name: path for name, path in files.items() if path is not None},
@@ -418,22 +423,25 @@ def simulate(
 
 def _of_robot(
     floor: bool,
-    configuration: str | None,
+    keyframe: str | None,
+    hold: bool | None,
     control: list[str] | None,
     root: RootOption | None,
     massless: MasslessOption,
 ) -> dict[str, object]:
     """What was said of a file or robot."""
-    given = {"floor": floor, "configuration": configuration, "control": control, "root": root and root.value}
+    given = {"floor": floor, "keyframe": keyframe, "control": control, "root": root and root.value}
     given["massless"] = None if massless is MasslessOption.keep else massless.value
-    return {name: value for name, value in given.items() if value}
+    held = {} if hold is None else {"hold": hold}
+    return held | {name: value for name, value in given.items() if value}
 
 
 @app.command()
 def view(
     scene: SceneName,
     floor: Floor = False,
-    configuration: Keyframe = None,
+    keyframe: Keyframe = None,
+    hold: Hold = None,
     control: Controls = None,
     root: SceneRoot = None,
     massless: MasslessChoice = MasslessOption.keep,
@@ -445,7 +453,7 @@ def view(
     """Show a robot or scene at its start in the browser, until Ctrl-C; Play simulates it. Needs the extra view."""
     from delassus.cli.simulate import view
 
-    view(console, scene, _of_robot(floor, configuration, control, root, massless), recording, port)
+    view(console, scene, _of_robot(floor, keyframe, hold, control, root, massless), recording, port)
 
 
 @app.command()

@@ -48,6 +48,9 @@ DURATION = 2.0
 SAMPLES = 2000
 """About so many samples have the recordings that figures and videos are drawn from."""
 
+HOLDING = {"control": "pd"}
+"""Options of simulators whose joints are held where they start."""
+
 BAR = 50
 """Steps between two updates of the progress bar; one costs as much as a few steps."""
 
@@ -55,7 +58,7 @@ BAR = 50
 def make_scene(name: str, of_scene: dict[str, Any], of_robot: dict[str, Any]) -> ReadyScene:
     """Ready-made scene of that name, or scene of a robot or file; raises `UnknownNameError` with the nearest match.
 
-    ``of_scene`` are its links and terrain, ``of_robot`` floor, root and configuration, and controls by name.
+    ``of_scene`` are its links and terrain, ``of_robot`` floor, root, keyframe, controls by name, and hold.
     """
     if name not in SCENES:
         if of_scene:
@@ -72,14 +75,30 @@ def make_scene(name: str, of_scene: dict[str, Any], of_robot: dict[str, Any]) ->
     return SCENES[name](*of_scene.values())
 
 
-def _of_robot(name: str, control: Sequence[str] = (), **options: Any) -> ReadyScene:
-    """Scene of a robot's file or name, under constant controls: of actuators, or of joints where it has none."""
+def _of_robot(name: str, control: Sequence[str] = (), hold: bool | None = None, **options: Any) -> ReadyScene:
+    """Scene of a robot's file or name, held where it starts, or under constant controls of actuators or joints.
+
+    It is held by default where its file has no actuators and no controls are given, at the first of its keyframes.
+    """
     try:
         find_description(name)
     except UnknownNameError:
         raise unknown_name("scene, file or robot", name, [*SCENES, *example_robot_files()]) from None
+    if hold and control:
+        raise ConfigurationError("--control", "none with --hold", ", ".join(control), "Leave one of the two out.")
     scene = Scene.from_robot(name, **options)
+    if hold is None:
+        hold = not scene.tree.actuators and not control
+    keys = [*scene.tree.keyframes]
+    if hold and keys and "qpos0" not in keys and "keyframe" not in options:
+        options["keyframe"] = keys[0]
+        scene = Scene.from_robot(name, **options)
     tree, values = scene.tree, dict(parse_value(text) for text in control)
+    start, on = scene.start, " on a floor" if options.get("floor") else ""
+    if hold:
+        at = f"keyframe {options['keyframe']}" if "keyframe" in options else "its start"
+        told = f"{name}, {base_of(tree)}{on}, servos of joints hold it at {at}"
+        return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, None, DURATION, told, HOLDING)
     slots = {a.name: k for k, a in enumerate(tree.actuators)}
     if not slots:
         slots = {j.name: v.start for j, v in zip(tree.joints, tree.v_slices, strict=True) if j.nv == 1}
@@ -90,12 +109,13 @@ def _of_robot(name: str, control: Sequence[str] = (), **options: Any) -> ReadySc
         given[slots[actuator]] = value
     at_start = ""
     if tree.actuators:
-        key = options.get("configuration", "")
+        key = options.get("keyframe", "")
         values_of = f"controls of keyframe {key}" if scene.start_controls.any() else "controls of zero"
         at_start = f"{tree.nu} actuators with {values_of}"
     driven = ", ".join([*([at_start] if at_start else []), *control]) or "no joint torques"
-    told = f"{name}, {base_of(tree)}{' on a floor' if options.get('floor') else ''}, {driven}"
-    return ReadyScene(tree.name, scene, scene.start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told)
+    told = f"{name}, {base_of(tree)}{on}, {driven}"
+    how = {"control": "actuators"} if tree.actuators else {}
+    return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told, how)
 
 
 def run(
@@ -117,7 +137,7 @@ def run(
     _check(options, files, duration, port)
     ready = make_scene(scene, of_scene, of_robot)
     resume, tree = files.get("resume"), ready.scene.tree
-    sim = load_checkpoint(ready.scene, resume) if resume else _simulator(scene, ready, **options)
+    sim = load_checkpoint(ready.scene, resume) if resume else ready.simulator(**options)
     console.print(
         Text(f"{ready.name}:", "bold"),
         f"{ready.description}. {tree.n_links} links, {tree.nv} degrees of freedom, "
@@ -157,14 +177,8 @@ def view(console: Console, source: str, of_robot: dict[str, Any], recording: Pat
     if recording is not None:
         player: Live | Replay = Replay(Recording.load(recording, ready.scene))
     else:
-        player = Live(_simulator(source, ready), ready.controller)
+        player = Live(ready.simulator(), ready.controller)
     show_page(console, player, port, playing=recording is not None)
-
-
-def _simulator(name: str, ready: ReadyScene, **options: Any) -> Simulator:
-    """Simulator of a scene: of a robot with actuators, by controls of these."""
-    control = {"control": "actuators"} if name not in SCENES and ready.scene.tree.actuators else {}
-    return ready.simulator(**options, **control)
 
 
 def show_page(console: Console, player: Live | Replay, port: int, playing: bool = True) -> None:

@@ -42,6 +42,7 @@ from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
+from delassus.version import deprecated
 
 OTHERS = "Pass start=None, the default, with other robots."
 
@@ -197,8 +198,9 @@ class Scene(Frozen):
         friction: float = 0.5,
         root: Root | None = None,
         massless: Massless = "keep",
-        configuration: str | None = None,
+        keyframe: str | None = None,
         friction_rule: FrictionRule = "geometric-mean",
+        configuration: str | None = None,
     ) -> Scene:
         """Scene of one robot, with the colliders of its description.
 
@@ -221,30 +223,37 @@ class Scene(Frozen):
             `delassus.load` has them, arms on the world, and files on a free joint.
         massless : {"keep", "lock", "armature", "error"}
             As of `delassus.load`. A `Simulator` needs another one than "keep" where joints move nothing with inertia.
-        configuration : str, optional
+        keyframe : str, optional
             The one of ``tree.keyframes`` that it starts in, with its velocity and its controls; ``"qpos0"`` of MJCF,
-            else neutral and at rest.
+            else neutral and at rest, or where limits of joints do not allow that, nearest to it.
         friction_rule : {"geometric-mean", "max", "harmonic-mean"}
             As of `Scene`; ``"max"`` is the one that MJCF files mean.
+        configuration : str, optional
+            Deprecated name of ``keyframe``.
 
         Raises
         ------
         ModelError, UnknownNameError, MissingDependencyError
-            As `delassus.load` and `delassus.contact.load_colliders`; no reference configuration of that name.
+            As `delassus.load` and `delassus.contact.load_colliders`; no keyframe of that name.
 
         Warns
         -----
         DelassusWarning
             ``floor`` where the file has one already.
+        DeprecationWarning
+            ``configuration``.
 
         Examples
         --------
-        >>> scene = Scene.from_robot("go1", floor=True, configuration="standing")  # doctest: +SKIP
+        >>> scene = Scene.from_robot("go1", floor=True, keyframe="standing")  # doctest: +SKIP
         """
         laid = friction if floor is not False else None
         fixed, colliders, ignored, pairs = described(cls, robot, friction, root, massless, friction_rule, laid)
         tree, moved = with_moved_bodies(fixed)
-        key = None if configuration is None else check_text("configuration", configuration, "Or None.")
+        if configuration is not None:
+            deprecated("configuration= of Scene.from_robot", "keyframe=", "1.1")
+        given_key = configuration if keyframe is None else keyframe
+        key = None if given_key is None else check_text("keyframe", given_key, "Or None.")
         at = first_keyframe(tree) if key is None else tree.keyframes[key]
         given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
         given |= {"pair_materials": pairs, "moved": moved}

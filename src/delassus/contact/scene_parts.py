@@ -137,8 +137,12 @@ def touching_always(scene: Solids, free: Sequence[Array]) -> tuple[tuple[str, st
 
 
 def first_keyframe(tree: Tree) -> Keyframe:
-    """Where a robot starts: ``qpos0`` of MJCF, else neutral and at rest."""
-    return tree.keyframes.get("qpos0", Keyframe(tree.neutral()).fitted(tree.nv, tree.nu))
+    """Where a robot starts: ``qpos0`` of MJCF, else neutral and at rest, or nearest to that within limits of joints."""
+    q, tied = tree.neutral(), [set(c.joints) for c in tree.constraints]
+    for joint, at in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.nq == joint.nv == 1 and all(names and joint.name not in names for names in tied):
+            q[at] = np.clip(q[at], joint.lower, joint.upper)
+    return tree.keyframes.get("qpos0", Keyframe(q).fitted(tree.nv, tree.nu))
 
 
 def is_free_body(tree: Tree, moved: int = 0) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from delassus import Scene, Simulator
@@ -30,6 +30,8 @@ class ReadyScene:
         How long (s) until everything has happened.
     description : str
         One sentence.
+    options : mapping of str to Any
+        Those of the simulator, such as ``control="pd"``.
     """
 
     name: str
@@ -40,10 +42,11 @@ class ReadyScene:
     controller: Controller | None
     duration: float
     description: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def simulator(self, **options: Any) -> Simulator:
         """Simulator at the start; ``options`` are those of `Simulator`, such as ``formulation="nmc-os"``."""
-        return Simulator(self.scene, **{"q0": self.q0, "v0": self.v0, "dt": self.dt, **options})
+        return Simulator(self.scene, **{"q0": self.q0, "v0": self.v0, "dt": self.dt, **self.options, **options})
 
 
 def urdf_link(name: str, mass: float, com: str, moments: Iterable[float]) -> str:

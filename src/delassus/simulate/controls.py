@@ -9,16 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from delassus.algorithms.dynamics.actuation import Servos, transmission
+from delassus.api.inverse_dynamics import bias_force
+from delassus.api.osim import mass_matrix
+from delassus.contact.scene import Scene
 from delassus.contact.sparse.springs import Pull
 from delassus.errors import ConfigurationError, shown
 from delassus.frozen import cached_property
 from delassus.model.check import finite_array, real_array
-from delassus.model.tree import Tree
+from delassus.model.topology import characteristic_length
 from delassus.quantities.keywords import Control
 from delassus.quantities.quantity import CONTROLS
 from delassus.runtime.compile import compile_at_once as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.simulate.state import one_state
+from delassus.spatial.joint_kinds import PRISMATIC
 from delassus.spatial.rotations import Array
 
 ControlRates = tuple[Array, Array, Array]
@@ -27,6 +31,16 @@ ControlRates = tuple[Array, Array, Array]
 
 MOST_STEPS = 2**40
 """Of a run: years of computing."""
+
+
+SAG = 0.05
+"""Deflection of a servo that holds a robot, under its largest load: in rad, or in lengths of the robot for slides."""
+
+FASTEST = 500.0
+"""Largest natural frequency of such a servo with its own links (rad/s)."""
+
+STANDARD_GRAVITY = 9.81
+"""Gravity that these servos are made for (m/s²)."""
 
 
 def check_controller(controller: Any) -> None:
@@ -40,12 +54,15 @@ def check_controller(controller: Any) -> None:
 class Controls:
     """Joint forces (nv,) of what steps are given; ``given`` is that of the last one, with the state.
 
-    Controls (nu,) that are ``held`` act in steps that are given none. ``pulls`` are what servos act on; ``servos`` are
-    their stiffness and damping in the last step, and 1 of degrees of freedom (nv,) within effort limits, else 0.
+    Steps that are given none have the scene's controls (nu,), or the target that holds its start. ``pulls`` are what
+    servos act on; ``servos`` are their stiffness and damping in the last step, and 1 of degrees of freedom (nv,) within
+    effort limits, else 0.
     """
 
-    def __init__(self, tree: Tree, control: Control, kp: ArrayLike | None, kd: ArrayLike | None, held: Array) -> None:
-        self.tree, self.control, self.held, none = tree, control, held, np.zeros(tree.nv)
+    def __init__(self, scene: Scene, control: Control, kp: ArrayLike | None, kd: ArrayLike | None) -> None:
+        self.tree, self.control, self.scene, none = (tree := scene.tree), control, scene, np.zeros(scene.tree.nv)
+        if control == "pd" and kp is None and kd is None:
+            kp, kd = holding_gains(scene)
         self.kp, self.kd = (
             finite_array(none if gain is None else gain, (tree.nv,), name, "One number for each degree of freedom.")
             for name, gain in (("kp", kp), ("kd", kd))
@@ -77,6 +94,16 @@ class Controls:
         own = {"control": self.control, "v_target": self.control == "pd", **options}
         kernel: Kernel = compile_kernel(self.tree, (), what, **own)
         return kernel
+
+    @cached_property
+    def held(self) -> Array:
+        """Target (nq,) that holds the start: deflected so that servos carry the weight of the links beyond them."""
+        tree, q = self.tree, np.array(self.scene.start)
+        load = np.clip(bias_force(tree, q, np.zeros(tree.nv)), -tree.effort_limit, tree.effort_limit)
+        for joint, at, dof in zip(tree.joints, tree.q_slices, tree.v_slices, strict=True):
+            if joint.nq == joint.nv == 1 and self.kp[dof.start] > 0.0:
+                q[at] += load[dof] / self.kp[dof]
+        return q
 
     @cached_property
     def _changes(self) -> Kernel:
@@ -117,13 +144,36 @@ class Controls:
         if self.control == "tau":
             return self.none if given is None else one_state("tau", tree.check_velocity(given, "tau"))
         if self.control == "actuators":
-            given = self.held if given is None else given
+            given = self.scene.start_controls if given is None else given
             self.given = [q, v, finite_array(given, (tree.nu,), "ctrl", "Pass one number for each actuator.")]
         else:
-            target = finite_array(() if given is None else given, (tree.nq,), "q_target", "Pass a configuration.")
+            given = self.held if given is None else given
+            target = finite_array(given, (tree.nq,), "q_target", "Pass a configuration.")
             v_target = np.zeros(tree.nv) if v_target is None else v_target
             towards = finite_array(v_target, (tree.nv,), "v_target", "Pass a velocity.")
             self.given = [q, v, target, self.kp, self.kd, towards]
         tau, stiffness, damping, acting = (np.asarray(x) for x in self._forces(*self.given))
         self.servos = stiffness[self._stiff], damping[self._stiff], acting
         return tau
+
+
+def holding_gains(scene: Scene) -> tuple[Array, Array]:
+    """Gains ``kp``, ``kd`` (nv,) of servos that hold a scene's robots at its start, whatever the robots are.
+
+    A servo gives way by `SAG` under the effort limit of its joint, or under the robot's weight at the robot's length
+    where that is less. It is as damped as the whole robot at that length needs. Neither is more than its own links can
+    follow in a millisecond: a servo whose force is cut off at the limit would not come to rest.
+    """
+    tree, kp, kd = scene.tree, np.zeros(scene.tree.nv), np.zeros(scene.tree.nv)
+    inertia = np.diag(mass_matrix(tree, scene.start))
+    for name, robot in scene.robots.items():
+        length, first = characteristic_length(robot), scene.v_slice(name).start
+        for joint, at in zip(robot.joints, robot.v_slices, strict=True):
+            if not joint.nq == joint.nv == 1:
+                continue
+            k, arm, way = first + at.start, *((1.0, SAG * length) if joint.kind is PRISMATIC else (length, SAG))
+            most = min(float(joint.effort_limit[0]), robot.mass * STANDARD_GRAVITY * arm)
+            kp[k] = min(most / way, FASTEST**2 * inertia[k])
+            damping = 2.0 * np.sqrt(kp[k] * max(robot.mass * arm**2, inertia[k]))
+            kd[k] = min(damping, 2.0 * FASTEST * inertia[k])
+    return kp, kd

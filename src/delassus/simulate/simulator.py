@@ -100,7 +100,7 @@ class Simulator(Sensing):
     control : {"tau", "actuators", "pd"}
         What `step` and controllers give: joint forces, controls of actuators, or target configurations.
     kp, kd : (nv,) array_like, optional
-        Gains of ``"pd"``, as in `delassus.forward_dynamics`.
+        Gains of ``"pd"``, as in `delassus.forward_dynamics`; without both, gains that hold any robot at the start.
     threads : int, optional
         Threads that share a step: near pairs, contacts and islands are independent of each other, so that results are
         the same whatever their number. 1 stays on this thread; by default two where there are many near pairs.
@@ -214,7 +214,7 @@ class Simulator(Sensing):
         self.seed = check_whole("seed", seed, "The same one gives the same run.")
         self.rng = np.random.default_rng(self.seed)
         tree, self._earlier, self.status = scene.tree, Counter[SolverStatus](), SolverStatus.CONVERGED
-        self._controls, self.control = Controls(tree, control, kp, kd, scene.start_controls), control
+        self._controls, self.control = Controls(scene, control, kp, kd), control
         self._steps = BlockSteps(scene, passive, limits, self._options, impulses_of, threads, self._controls.pulls)
         self.kp, self.kd, self._tau = self._controls.kp, self._controls.kd, self._controls.none
         q0, v_start = (scene.start, scene.start_velocity) if q0 is None else (q0, np.zeros(tree.nv))
@@ -243,13 +243,13 @@ class Simulator(Sensing):
         """Advance by one time step under joint forces ``tau`` (nv,), in N and N m; none by default.
 
         With ``control="actuators"`` these are controls (nu,), the scene's by default. With ``control="pd"`` they are a
-        target configuration (nq,), and ``v_target`` (nv,), zero by default, velocities that ``kd`` damps towards.
+        target configuration (nq,), by default one that holds the scene's start against the weight of links, and
+        ``v_target`` (nv,), zero by default, velocities that ``kd`` damps towards.
 
         Raises
         ------
         ConfigurationError
-            ``tau`` or ``v_target`` has the wrong shape or is not finite; ``control="pd"`` without a target;
-            ``v_target`` without ``control="pd"``.
+            ``tau`` or ``v_target`` has the wrong shape or is not finite; ``v_target`` without ``control="pd"``.
         """
         forces = self._controls.forces(self.q, self.v, tau, v_target)
         if self._controls.servos is not None:

@@ -247,5 +247,11 @@ class Frames:
         self._table[model.key] = frame._replace(pose=times(frame.pose, inverse(own)))
 
 
+def pose_in_link(element: Element, link: str, model: Model, frames: Frames, what: str) -> Pose:
+    """Pose of a collision or visual in the frame of its link."""
+    base, pose = relative_to(element), read_pose(element, what)
+    return times(frames.within(frames.key(base, model, what), link), pose) if base else pose
+
+
 def _circle(what: str, name: str) -> ModelError:
     return ModelError(f"frame {name!r}", f"{what} that begin at the world", "a circle", "Correct relative_to.")

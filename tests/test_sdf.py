@@ -105,7 +105,7 @@ def test_loops_that_are_open_or_carried_by_nothing_are_listed():
     for tree, constraint in ((chain, open_loop), (free, ds.Weld(free.link_names[0])), (chain, ds.Distance(
             "link1", "link3"))):  # fmt: skip
         with pytest.warns(DelassusWarning, match="1 constraint"):
-            assert "type=\"ball\"" not in replace(tree, constraints=(constraint,)).to_sdf()
+            assert 'type="ball"' not in replace(tree, constraints=(constraint,)).to_sdf()
 
 
 def test_poses_are_relative_to_what_they_say():

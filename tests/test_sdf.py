@@ -351,6 +351,14 @@ def test_groups_of_drake_keep_links_apart():
     (sdf(link("a", "", "nan")), "<mass>"), (sdf(link("a", "", -1)), "mass of link 'a'"),
     (sdf("<include><uri>https://a/b</uri></include>", head="world name='w'"), "Nothing is downloaded"),
     (sdf("<include><uri>model://nowhere</uri></include>", head="world name='w'"), "a file or folder that exists"),
+    (sdf("<include><uri>/dev/zero</uri></include>", head="world name='w'"), "a file or folder that exists"),
+    (sdf("<include><uri>../../../../../../../../etc/passwd</uri></include>", head="world name='w'"), "well-formed XML"),
+    (sdf("<model name='a'>" * 1000 + link("a") + "</model>" * 1000), "nested at most 1000 deep"),
+    ("<!DOCTYPE a [<!ENTITY b 'c'>]>" + sdf(link("&b;")), "a document type declaration"),
+    (sdf("<model name='y'>" + link("a") + "</model>" + link("y::a")), "'y::a' twice"),
+    (sdf(link("world")), "'world' twice"),
+    (sdf("<link name='a'><inertial><mass>1e300</mass></inertial></link>"), "1e300"),
+    (sdf("<link name='a'><inertial auto='true'/>" + collision("<box><size>1e29 1 1</size></box>") + "</link>"), "1e+"),
     (sdf("<link name='a'><inertial auto='true'/></link>"), "collisions that have a mass"),
     (sdf("<link name='a'><inertial auto='true'/>" + collision("<plane/>") + "</link>"), "got a HalfSpace"),
     (sdf("<link name='a'><inertial auto='true'/>" + collision(SQUARE.format(CORNERS.format(-1))) + "</link>"),
@@ -362,6 +370,17 @@ def test_what_is_wrong_is_named(text, said):
     with pytest.raises(ModelError) as caught:
         ds.load(text)
     assert said in str(caught.value)
+
+
+def test_worlds_of_gazebo_need_none_of_its_files():
+    """Its light and ground, and systems that only report."""
+    plugin = "<plugin filename='x' name='gz::sim::systems::{}'/>"
+    inside = "<include><uri>model://sun</uri></include><include><uri>model://ground_plane</uri></include>"
+    text = sdf(inside + plugin.format("Physics") + plugin.format("LiftDrag"), "1.6", "world name='w'")
+    with pytest.warns(DelassusWarning, match=r"1 plugins.*LiftDrag\)"):
+        tree = ds.load(text)
+    (ground,) = load_colliders(text, tree)
+    assert tree.nv == 0 and (ground.name, ground.link) == ("ground_plane::link", "world")
 
 
 def test_unknown_frames_are_named():
@@ -382,39 +401,60 @@ def test_files_that_include_themselves_or_too_much_are_refused(tmp_path):
         ds.load(tmp_path / "f0.sdf", max_bytes=1e6)
 
 
-@pytest.mark.peer
-@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # inertias are drawn
-@pytest.mark.parametrize("seed", range(4))
-def test_drake_has_the_same_motion(seed, tmp_path):
-    """Poses, mass matrix, bias and gravity, of what is written; Drake takes no links without mass."""
+def in_drake(path):
+    """Plant and context of a file in Drake."""
     parsing, plants = (pytest.importorskip(f"pydrake.multibody.{name}") for name in ("parsing", "plant"))
-    kinds = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW)
-    text = some_mechanism(seed, 6, "fixed", kinds).tree.to_sdf(unsupported="ignore").replace("<mass>0<", "<mass>1e-9<")
-    path = tmp_path / "robot.sdf"
-    path.write_text(text)
-    tree, plant, rng = ds.load(path), plants.MultibodyPlant(0.0), np.random.default_rng(0)
-    (model,) = parsing.Parser(plant).AddModels(str(path))
+    plant = plants.MultibodyPlant(0.0)
+    parsing.Parser(plant).AddModels(str(path))
     plant.Finalize()
-    context, joints = plant.CreateDefaultContext(), [plant.GetJointByName(x, model) for x in tree.joint_names]
-    q, v = rng.uniform(-1, 1, tree.nq), rng.normal(size=tree.nv)
-    at = [x.velocity_start() for x in joints]
-    assert [x.position_start() for x in joints] == at and len(at) == tree.nv
-    for put, x in ((plant.SetPositions, q), (plant.SetVelocities, v)):
-        theirs = np.zeros(tree.nv)
-        theirs[at] = x
-        put(context, theirs)
+    return plant, plant.CreateDefaultContext()
+
+
+OF_DRAKE = (
+    "acrobot/Acrobot.sdf", "multibody/cart_pole/cart_pole.sdf", "planar_gripper/planar_gripper.sdf",
+    "planar_gripper/planar_brick.sdf", "kuka_iiwa_arm/models/table/extra_heavy_duty_table.sdf",
+)  # fmt: skip
+
+
+@pytest.mark.peer
+@pytest.mark.filterwarnings("ignore::delassus.DelassusWarning")  # inertias are drawn, and contacts of Drake are listed
+@pytest.mark.parametrize("source", [*range(3), *OF_DRAKE])
+def test_drake_has_the_same_motion(source, tmp_path):
+    """Poses, limits, mass matrix and bias of what is written, and of files of Drake, for joints of one degree.
+
+    Drake takes no links without mass.
+    """
+    path = tmp_path / "robot.sdf"
+    if isinstance(source, int):
+        kinds = (joint_kinds.REVOLUTE, joint_kinds.PRISMATIC, joint_kinds.SCREW)
+        text = some_mechanism(source, 6, "fixed", kinds).tree.to_sdf(unsupported="ignore")
+        path.write_text(text.replace("<mass>0<", "<mass>1e-9<"))
+    else:
+        path = f"{pytest.importorskip('pydrake').getDrakePath()}/examples/{source}"
+    tree, (plant, context), rng = ds.load(path), in_drake(path), np.random.default_rng(0)
+    single = [joint for joint in tree.joints if joint.nv == 1]
+    joints = [plant.GetJointByName(joint.name) for joint in single]
+    q, v = tree.neutral(), np.zeros(tree.nv)
+    theirs = plant.GetPositions(context), np.zeros(plant.num_velocities())
+    for own, joint in zip(single, joints, strict=True):
+        q[tree.q_index(own.name)] = theirs[0][joint.position_start()] = rng.uniform(-1, 1)
+        v[tree.v_index(own.name)] = theirs[1][joint.velocity_start()] = rng.normal()
+        assert (own.lower, own.upper) == (joint.position_lower_limits(), joint.position_upper_limits())
+    plant.SetPositions(context, theirs[0])
+    plant.SetVelocities(context, theirs[1])
+    at, mine = [x.velocity_start() for x in joints], [tree.v_index(x.name).start for x in single]
     bias = plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context)
-    assert error(plant.CalcMassMatrix(context)[np.ix_(at, at)], ds.mass_matrix(tree, q)) < 10 * ROUND_OFF
-    assert error(bias[at], ds.bias_force(tree, q, v, passive="none")) < 100 * ROUND_OFF
-    for name in tree.link_names:
-        pose = plant.EvalBodyPoseInWorld(context, plant.GetBodyByName(name, model)).GetAsMatrix4()
-        assert error(pose, ds.forward_kinematics(tree, q, name)) < 10 * ROUND_OFF
+    M = plant.CalcMassMatrix(context)
+    assert error(M[np.ix_(at, at)], ds.mass_matrix(tree, q)[np.ix_(mine, mine)]) < 10 * ROUND_OFF
+    assert error(bias[at], ds.bias_force(tree, q, v, passive="none")[mine]) < 100 * ROUND_OFF
+    for name in tree.link_names if len(single) == tree.n_links else ():
+        pose = plant.CalcRelativeTransform(context, plant.world_frame(), plant.GetBodyByName(name).body_frame())
+        assert error(ds.forward_kinematics(tree, q, name), pose.GetAsMatrix4()) < 10 * ROUND_OFF
 
 
 @pytest.mark.peer
 def test_drake_has_the_same_accelerations(tmp_path):
     """Of a slide, a planar joint between turned frames, a hinge, dampers, a rotor, and a spring that was written."""
-    parsing, plants = (pytest.importorskip(f"pydrake.multibody.{name}") for name in ("parsing", "plant"))
     turned = "<frame name='{}' attached_to='{}'><pose>0.1 0.2 0.3 {} 0.4 -0.5</pose></frame>"
     damped = "<dynamics><damping>0.7</damping></dynamics>"
     inside = turned.format("f", "a", 0.6) + turned.format("g", "b", -0.8)
@@ -427,10 +467,8 @@ def test_drake_has_the_same_accelerations(tmp_path):
     spring = ds.SpringDamper(ds.Frame("a", (0, 1, 0)), ds.Frame("c", (1, 0, 0)), 20.0, 3.0, length=0.4)
     path = tmp_path / "robot.sdf"
     path.write_text(replace(tree, constraints=(spring,)).to_sdf())
-    plant, back = plants.MultibodyPlant(0.0), ds.load(path)
-    parsing.Parser(plant).AddModels(str(path))
-    plant.Finalize()
-    context, angle = plant.CreateDefaultContext(), 0.9
+    plant, context = in_drake(path)
+    back, angle = ds.load(path), 0.9
     c, s = np.cos(angle), np.sin(angle)
     turn = np.array([[c, s], [-s, c]])  # Drake has velocities in the plane along axes of the parent
     theirs = np.array([0.1, 0.2, -0.3, angle, 0.4]), np.array([0.5, -0.6, 0.7, 0.8, -0.9])

@@ -150,6 +150,7 @@ class Frames:
     def __init__(self, models: list[Model]) -> None:
         self._table = {WORLD: _Frame("", STILL, "")}
         self._poses: dict[str, Pose] = {WORLD: STILL}
+        self._links = dict[str, str]()
         for model in models[1:]:
             self._add(model.key, _Frame(relative_to(model.element), read_pose(model.element, model.what), ""), model)
         for model in models:
@@ -201,13 +202,14 @@ class Frames:
 
     def link(self, name: str) -> str:
         """The link that a frame moves with, or the world."""
-        seen = set[str]()
-        while (on := self._table[name].on) != "":
-            if on in seen:
-                raise _circle("attached frames", on)
-            seen.add(on)
-            name = on
-        return name
+        chain = dict[str, None]()
+        while name not in self._links and (on := self._table[name].on):
+            if name in chain:
+                raise _circle("attached frames", name)
+            chain[name], name = None, on
+        found = self._links.get(name, name)
+        self._links |= dict.fromkeys(chain, found)
+        return found
 
     def _add(self, key: str, frame: _Frame, model: Model) -> None:
         if key in self._table:

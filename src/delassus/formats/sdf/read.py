@@ -30,6 +30,12 @@ from delassus.spatial.rotations import matrix_to_quaternion
 FOREIGN = ("plugin", "actor", "fluid_added_mass", "gripper")
 """Elements that change what a robot does and that a tree does not hold."""
 
+ONLY_REPORT = (
+    "Physics", "UserCommands", "SceneBroadcaster", "Contact", "Sensors", "Imu", "ForceTorque", "JointStatePublisher",
+    "PosePublisher",
+)  # fmt: skip
+"""Systems of Gazebo, ``gz::sim::systems::…``, that move nothing themselves."""
+
 READ = (
     "drake:rotor_inertia",
     "drake:gear_ratio",
@@ -137,6 +143,8 @@ def _foreign(models: Sequence[Model]) -> dict[str, list[str]]:
                     found["sensors"].append(model.prefix + part.get("name", ""))
                 elif part.tag == "drake:linear_bushing_rpy":
                     found["bushings"].append(f"bushing of {model.what}")
+                elif part.tag == "plugin" and part.get("name", "").rpartition("::")[2] in ONLY_REPORT:
+                    continue
                 elif part.tag in FOREIGN or (part.tag.startswith("drake:") and part.tag not in READ):
                     found["foreign"].append(name)
     return found

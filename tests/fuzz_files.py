@@ -77,8 +77,15 @@ MJCF = """<mujoco model="m"><compiler angle="radian" meshdir="."/><option timest
 SDF_INERTIAL = (
     "<inertial><mass>2</mass><pose>0 0 0.1 0 0 0</pose><inertia><ixx>0.1</ixx><ixy>0</ixy></inertia></inertial>"
 )
+
+
+def _drake(element: str, **parts: str) -> str:
+    return "".join(f"<drake:{element}_{tag}>{text}</drake:{element}_{tag}>" for tag, text in parts.items())
+
+
 SDF = (
-    '<sdf version="1.9"><world name="w"><gravity>0 0 -9</gravity><frame name="f"><pose>1 0 0 0 0 0</pose></frame>'
+    '<sdf version="1.9" xmlns:drake="d"><world name="w"><gravity>0 0 -9</gravity>'
+    + '<frame name="f"><pose>1 0 0 0 0 0</pose></frame>'
     + '<include><uri>part.sdf</uri><name>o</name><pose relative_to="f">0 0 1 0 0 0</pose></include>'
     + '<model name="m" canonical_link="b" placement_frame="t"><pose degrees="true">0 0 1 0 90 0</pose>'
     + f'<self_collide>true</self_collide><link name="a">{SDF_INERTIAL}<collision name="c"><pose>0 0 0.1 0 0 0</pose>'
@@ -95,7 +102,26 @@ SDF = (
     + "<parent>c</parent><child>d</child><axis/><thread_pitch>5</thread_pitch></joint>"
     + '<joint name="n" type="ball"><parent>a</parent><child>d</child></joint><joint name="p" type="gearbox">'
     + "<parent>b</parent><child>c</child><axis/><axis2/><gearbox_ratio>3</gearbox_ratio>"
-    + "<gearbox_reference_body>a</gearbox_reference_body></joint></model>"
+    + "<gearbox_reference_body>a</gearbox_reference_body></joint>"
+    + '<link name="h"><inertial auto="true"><density>2</density></inertial><collision name="c"><density>3</density>'
+    + "<geometry><cone><radius>1</radius><length>2</length></cone></geometry><surface><friction><torsional>"
+    + "<patch_radius>1</patch_radius></torsional></friction></surface></collision>"
+    + "<collision name='d'><geometry><polyline><height>1</height><point>0 0</point><point>1 0</point>"
+    + "<point>0 1</point></polyline></geometry></collision>"
+    + "<visual name='v'><geometry><plane><size>1 2</size></plane></geometry><material>"
+    + "<diffuse>1 0.5 0</diffuse><script><name>Gazebo/Red</name></script></material>"
+    + "<transparency>0.5</transparency></visual></link>"
+    + "<drake:joint name='q' type='planar'><drake:parent>f</drake:parent><drake:child>h</drake:child><drake:damping>"
+    + "1 1 2</drake:damping></drake:joint><frame name='f' attached_to='a'><pose>1 2 3 1 2 3</pose></frame>"
+    + "<drake:linear_spring_damper>"
+    + _drake("linear_spring_damper", body_A="a", body_B="h", p_AP="0 0 1", free_length="1", stiffness="2", damping="3")
+    + "</drake:linear_spring_damper><drake:linear_bushing_rpy>"
+    + _drake("bushing", frameA="a", frameC="b", force_stiffness="1 2 3", torque_damping="1 2 3")
+    + "</drake:linear_bushing_rpy><drake:ball_constraint>"
+    + _drake("ball_constraint", body_A="a", body_B="d")
+    + "</drake:ball_constraint><drake:collision_filter_group name='o'><drake:member>a</drake:member>"
+    + "<drake:member_group>o</drake:member_group><drake:ignored_collision_filter_group>o"
+    + "</drake:ignored_collision_filter_group></drake:collision_filter_group></model>"
     + '<model name="g"><static>1</static><link name="a"><collision name="c"><geometry><plane><normal>0 0 1</normal>'
     + "</plane></geometry></collision></link></model></world></sdf>"
 )
@@ -179,7 +205,11 @@ def check(path: Path, root: str) -> str:
     except ds.DelassusError as error:
         str(error).encode()
         return "refused"
-    for read in (lambda: load_colliders(path, tree), lambda: load_ignored(path)):
+    for read in (
+        lambda: load_colliders(path, tree),
+        lambda: load_colliders(path, tree, visual=True),
+        lambda: load_ignored(path),
+    ):
         try:
             read()
         except ds.DelassusError:

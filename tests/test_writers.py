@@ -10,6 +10,7 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
+from delassus.formats import features
 from delassus.formats.text import tidy
 from internals import (
     PER_DOF,
@@ -30,6 +31,9 @@ mujoco = pytest.importorskip("mujoco")
 
 SAME = 1e-12
 """Accelerations of a tree that was written and read: round-off times the condition of the mass matrix."""
+
+SAME_MOTION = 1e-9
+"""Mass matrices, bias and gravity of one robot in several formats."""
 
 IN_URDF = (
     joint_kinds.REVOLUTE,
@@ -472,6 +476,41 @@ def test_springs_are_tendons_between_sites(tmp_path):
 
 
 # -- trees made of others, and names -------------------------------------------------------------------------------
+
+
+WRITERS = {features.URDF: "to_urdf", features.SDF: "to_sdf", features.MJCF: "to_mjcf"}
+"""Formats that are written and read, and their writers."""
+
+
+@pytest.mark.parametrize("second", WRITERS)
+@pytest.mark.parametrize("first", WRITERS)
+def test_one_robot_in_every_format(first, second):
+    """Written in one format, read, written in another and read: same mass matrix, bias, gravity, and coupling."""
+    seed = 3 * [*WRITERS].index(first) + [*WRITERS].index(second)
+    common = {*features.JOINTS[first]} & {*features.JOINTS[second]} - {joint_kinds.FREE, joint_kinds.COS_SIN}
+    kinds = [kind for kind in joint_kinds.KINDS if kind in common]  # as sets have no order
+    m = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2], (*kinds, joint_kinds.PRISMATIC, None))
+    links = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in m.links]
+    joints = [replace(j, armature=0.0, damping=0.3 * (j.kind in kinds[:1])) for j in m.joints]
+    tree = build_tree("r", links, joints, root=("fixed", "floating")[seed % 2])
+    single = [j.name for j in tree.joints if j.nv == 1]
+    row = (ds.JointRows({single[-1]: 1.0, single[0]: -2.0}, rest=0.3),) if len(single) > 1 else ()
+    back = tree = replace(tree, constraints=row)
+    for form in (first, second):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DelassusWarning)  # places in q and v
+            back = ds.load(getattr(back, WRITERS[form])())
+    q, v = tree.random(seed), np.linspace(-1.0, 1.0, tree.nv)
+    own = [reordered(tree, back, x, index) for x, index in ((q, "q_index"), (v, "v_index"))]
+    at = reordered(tree, back, np.arange(tree.nv), "v_index").astype(int)
+    assert {*back.joint_names} == {*tree.joint_names} and len(back.constraints) == len(row)
+    assert error(ds.mass_matrix(back, own[0]), ds.mass_matrix(tree, q)[np.ix_(at, at)]) < SAME_MOTION
+    for speed in (1.0, 0.0):
+        found = ds.bias_force(back, own[0], speed * own[1])
+        assert error(found, ds.bias_force(tree, q, speed * v)[at]) < SAME_MOTION
+    for constraint in row:
+        rows = ds.jacobian(back, back.constraints, own[0]), ds.jacobian(tree, constraint, q)[:, at]
+        assert np.linalg.matrix_rank(np.vstack(rows), 1e-9) == 1
 
 
 @pytest.mark.parametrize("form", ["to_urdf", "to_mjcf"])

@@ -13,8 +13,8 @@ from delassus.formats.sdf.colliders import colliders_of_sdf, ignored_of_sdf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
-from delassus.model.shapes import Collider
-from delassus.model.topology import check_tree
+from delassus.model.shapes import Collider, HalfSpace
+from delassus.model.topology import WORLD, check_tree
 from delassus.model.tree import Tree
 
 
@@ -95,6 +95,9 @@ def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, Any]) -> 
     link, name, shape, (rotation, position), own = found
     if link not in tree.frames:
         raise unknown_name("link in the tree", link, tree.frames)
+    at = tree.frames[link]
+    if isinstance(shape, HalfSpace) and at.link == WORLD:
+        link, rotation, position = "world", at.rotation @ rotation, at.position + at.rotation @ position
     return Collider(
         "world" if link == "world" else prefix + link, shape, position, rotation, name=prefix + name, **(material | own)
     )

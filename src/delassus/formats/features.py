@@ -27,7 +27,8 @@ FROM_URDF, FROM_MJCF, FROM_SDF = "a tree from URDF", "a tree from MJCF", "a tree
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
     MJCF: {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"},
-    SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: ""},
+    SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: "",
+          PLANAR: "planar"},
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
         PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
@@ -94,8 +95,9 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         _joints(lambda j: j.kind is FREE and j.straight_armature.any())),
     ({URDF, PINOCCHIO}, "springs of joints", _joints(lambda j: j.stiffness.any())),
     ({SDF}, "joints that get other names, which are not those of links, or are of free joints", "renamed"),
-    ({SDF}, "resistance, armature and limits of ball and free joints", _joints(
-        lambda j: j.nv > 1 and any(x.any() for x in (j.armature, j.damping, j.friction, j.stiffness)))),
+    ({SDF}, "armature, friction and springs of ball, planar and free joints, and damping that differs along their axes",
+        _joints(lambda j: j.nv > 1 and (any(x.any() for x in (j.armature, j.friction, j.stiffness))
+                or (np.ptp(j.damping[: 2 if j.kind is PLANAR else None]) if j.kind is not FREE else j.damping.any())))),
     ({MJCF}, "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0",
         _joints_at_start(_pulls)),
     ({URDF, SDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
@@ -141,6 +143,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_URDF}, "joints of group states that the tree does not have", "unknown"),
     ({FROM_SDF}, "joints that close loops and no pair has, gearboxes, and joints that follow others of several degrees",
         "loops"),
+    ({FROM_SDF}, "bushings, which are those of Drake where displacements and angles are small", "bushings"),
     ({FROM_SDF}, "sensors", "sensors"),
     ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",

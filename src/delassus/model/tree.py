@@ -455,8 +455,8 @@ class Tree(Topology):
         Raises
         ------
         ModelError
-            A planar, cos-sin or translation joint, a free one that is not on the world, or a name that SDF has for
-            something else; with ``unsupported="refuse"``, what SDF cannot say.
+            A cos-sin or translation joint, a free one that is not on the world, or a name that SDF has for something
+            else; with ``unsupported="refuse"``, what SDF cannot say.
 
         Examples
         --------

@@ -150,6 +150,7 @@ class Frames:
     def __init__(self, models: list[Model]) -> None:
         self._table = {WORLD: _Frame("", STILL, "")}
         self._poses: dict[str, Pose] = {WORLD: STILL}
+        self._links = dict[str, str]()
         for model in models[1:]:
             self._add(model.key, _Frame(relative_to(model.element), read_pose(model.element, model.what), ""), model)
         for model in models:
@@ -201,13 +202,14 @@ class Frames:
 
     def link(self, name: str) -> str:
         """The link that a frame moves with, or the world."""
-        seen = set[str]()
-        while (on := self._table[name].on) != "":
-            if on in seen:
-                raise _circle("attached frames", on)
-            seen.add(on)
-            name = on
-        return name
+        chain = dict[str, None]()
+        while name not in self._links and (on := self._table[name].on):
+            if name in chain:
+                raise _circle("attached frames", name)
+            chain[name], name = None, on
+        found = self._links.get(name, name)
+        self._links |= dict.fromkeys(chain, found)
+        return found
 
     def _add(self, key: str, frame: _Frame, model: Model) -> None:
         if key in self._table:
@@ -245,6 +247,12 @@ class Frames:
             own, name = times(frame.pose, own), frame.base
         frame = self._table[model.key]
         self._table[model.key] = frame._replace(pose=times(frame.pose, inverse(own)))
+
+
+def pose_in_link(element: Element, link: str, model: Model, frames: Frames, what: str) -> Pose:
+    """Pose of a collision or visual in the frame of its link."""
+    base, pose = relative_to(element), read_pose(element, what)
+    return times(frames.within(frames.key(base, model, what), link), pose) if base else pose
 
 
 def _circle(what: str, name: str) -> ModelError:

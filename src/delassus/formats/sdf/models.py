@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, fromstring
 
 from delassus.errors import ModelError, shown
 from delassus.formats.sdf.frames import OWN, WORLD, Model, flag_of, name_of, text_of
@@ -28,6 +28,16 @@ CONFIG = "model.config"
 
 LEAST_BYTES = 4096.0
 """What a file that is included counts at least, towards the most bytes of a description."""
+
+OF_GAZEBO = {
+    "model://sun": "",
+    "model://ground_plane": (
+        "<sdf version='1.6'><model name='ground_plane'><static>true</static><link name='link'>"
+        "<collision name='collision'><geometry><plane><normal>0 0 1</normal></plane></geometry></collision>"
+        "</link></model></sdf>"
+    ),
+}
+"""Models that come with Gazebo, for worlds that include them where no file is: a light, and a plane."""
 
 OVERRIDDEN = ("pose", "static")
 """Elements of an ``<include>`` that count before those of the model."""
@@ -77,14 +87,20 @@ def _inside(model: Model, budget: list[float], max_bytes: float) -> Iterator[Mod
             is_static = model.is_static or flag_of(element, "static", f"model {key!r}")
             yield Model(element, f"{key}::", key, model, model.path, model.version, is_static)
         elif element.tag == "include":
-            yield _included(element, model, budget, max_bytes)
+            address = text_of(element, "uri")
+            what = f"<include> of {shown(address)} in file {str(model.path)!r}"
+            path = _file_of(address, model.path, what)
+            if path is not None:
+                yield _included(element, model, _read(path, model, budget, max_bytes, what), path, what)
+            elif address.rstrip("/") not in OF_GAZEBO:
+                advice = f"Set {FOLDERS[0]} to the folder that holds it."
+                raise ModelError(what, "a file or folder that exists", shown(address), advice)
+            elif text := OF_GAZEBO[address.rstrip("/")]:
+                yield _included(element, model, fromstring(text), model.path, what)
 
 
-def _included(include: Element, around: Model, budget: list[float], max_bytes: float) -> Model:
-    """The model that an ``<include>`` names, with the name and pose that this gives it."""
-    address = text_of(include, "uri")
-    what = f"<include> of {shown(address)} in file {str(around.path)!r}"
-    path = _file_of(address, around.path, what)
+def _read(path: Path, around: Model, budget: list[float], max_bytes: float, what: str) -> Element:
+    """A file that is included, by a model of another."""
     outer: Model | None = around
     depth = 0
     while outer is not None:
@@ -99,7 +115,11 @@ def _included(include: Element, around: Model, budget: list[float], max_bytes: f
     budget[0] -= max(LEAST_BYTES, float(path.stat().st_size))
     if budget[0] < 0.0:
         raise ModelError(what, f"included files of {max_bytes:g} bytes at most", "more", "Pass a larger max_bytes.")
-    root = read_xml(path, max_bytes)
+    return read_xml(path, max_bytes)
+
+
+def _included(include: Element, around: Model, root: Element, path: Path, what: str) -> Model:
+    """The model of a file that an ``<include>`` names, with the name and pose that this gives it."""
     if root.tag != "sdf":
         raise ModelError(what, "an SDF file", f"one whose outermost element is <{root.tag}>", "Include SDF files.")
     models = root.findall("model")
@@ -124,8 +144,8 @@ def folders_of(file: Path) -> list[Path]:
     return [*folders_in(*FOLDERS), *file.absolute().parents[1:2]]
 
 
-def _file_of(address: str, file: Path, what: str) -> Path:
-    """File of an address; of a folder, the newest one that its `CONFIG` names, or the only one."""
+def _file_of(address: str, file: Path, what: str) -> Path | None:
+    """File of an address; of a folder, the newest one that its `CONFIG` names, or the only one. None: it is nowhere."""
     scheme, mark, rest = address.partition("://")
     if mark and scheme not in ("model", "package", "file"):
         raise ModelError(what, "a model://, package:// or file:// address, or a path", scheme, "Nothing is downloaded.")
@@ -140,8 +160,7 @@ def _file_of(address: str, file: Path, what: str) -> Path:
                 return _model_in(place, what)
         except (OSError, ValueError):
             pass  # a path that cannot exist
-    advice = f"Set {FOLDERS[0]} to the folder that holds it."
-    raise ModelError(what, "a file or folder that exists", shown(address), advice)
+    return None
 
 
 def _model_in(folder: Path, what: str) -> Path:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import pi
+from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
 
+from delassus.constraints import Hinge, Point, Prismatic, Universal, Weld
 from delassus.errors import ModelError
 from delassus.formats.features import JOINTS, SDF, check_joint, omitted, starts
+from delassus.formats.sdf.frames import STILL, Pose, inverse, times
+from delassus.formats.sdf.joints import AXES
 from delassus.formats.text import common, element, numbers, tidy
 from delassus.formats.urdf.write import Mimic, mimics_of
 from delassus.frozen import body_of
-from delassus.model.describe import SAME, describe
+from delassus.model.describe import SAME, Carriers, describe
 from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
-from delassus.model.topology import WORLD, Topology
-from delassus.spatial.joint_kinds import BALL, FREE, SCREW
-from delassus.spatial.rotations import Array, quaternion_to_matrix, rpy_from_rotation
+from delassus.model.kinematics import world_poses
+from delassus.model.topology import WORLD, Placement, Topology
+from delassus.spatial.joint_kinds import BALL, FREE, PLANAR, SCREW
+from delassus.spatial.rotations import Array, quaternion_to_matrix, rotation_between, rpy_from_rotation
 
 UNLIMITED = 1e16
 """Written where there is no limit."""
@@ -36,13 +41,15 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
         check_joint(SDF, joint)
         if joint.kind is FREE and parent != WORLD:
             raise ModelError(f"joint {joint.name!r}", "a free joint on the world", "one on a link", "SDF has no other.")
-    links, joints, _ = describe(tree, offsets=True)
+    links, joints, carriers = describe(tree, offsets=True)
     outgoing: dict[str, list[RawJoint]] = {}
     for raw in joints:
         outgoing.setdefault(raw.parent, []).append(raw)
     order = [x.name for x in depth_first(RawJoint("", FIXED, "", links[0].name), outgoing) if x.kind is not FIXED]
     named, renamed = _named(links, joints)
-    mimics, others = mimics_of(tree)
+    is_carried = {links[0].name if links[0].name != "world" else "", *(x.child for x in joints if x.kind is not FREE)}
+    closed, rest = _closed(tree, carriers, is_carried, {*tree.frames, *named.values()})
+    mimics, others = mimics_of(rest)
     weightless = _weightless(tree, links)
     left_out = omitted(
         SDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
@@ -51,9 +58,9 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
     )  # fmt: skip
     judge_omitted(tree.name, SDF, left_out, unsupported)
     lines = [element(0, "sdf", HEAD, is_open=True), element(1, "model", {"name": tree.name or "robot"}, is_open=True)]
-    at_start, carriers = starts(tree), {raw.child: raw for raw in joints}
+    at_start, carried = starts(tree), {raw.child: raw for raw in joints}
     for link in links if links[0].name != "world" else links[1:]:
-        at = carriers.get(link.name, RawJoint("", FREE, "", link.name))
+        at = carried.get(link.name, RawJoint("", FREE, "", link.name))
         lines += _frame(at) if at.kind is FIXED else _link(link, at, at_start, link.name in weightless)
     if links[0].name != "world":
         lines += [
@@ -64,7 +71,7 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
         if raw.kind not in (FIXED, FREE):
             mimic = mimics.get(raw.name)
             lines += _joint(raw, named, {**mimic, "joint": named[str(mimic["joint"])]} if mimic else None)
-    return "\n".join([*lines, "  </model>", "</sdf>", ""])
+    return "\n".join([*lines, *closed, "  </model>", "</sdf>", ""])
 
 
 def _named(links: Sequence[RawLink], joints: Sequence[RawJoint]) -> tuple[dict[str, str], list[str]]:
@@ -128,13 +135,10 @@ def _link(link: RawLink, raw: RawJoint, at_start: Mapping[str, Array], is_weight
 
 def _joint(raw: RawJoint, named: Mapping[str, str], mimic: Mimic | None) -> list[str]:
     """Lines of a joint that moves."""
+    if raw.kind is PLANAR:
+        return _planar(raw, named[raw.name])
     kind = JOINTS[SDF][raw.kind or FREE]
-    lines = [
-        element(2, "joint", {"name": named[raw.name], "type": kind}, is_open=True),
-        _pose(3, "", -raw.child_position, np.eye(3)),
-        _tag(3, "parent", raw.parent),
-        _tag(3, "child", raw.child),
-    ]
+    lines = _head(named[raw.name], kind, raw.parent, raw.child, (np.eye(3), -raw.child_position))
     if raw.kind is SCREW:
         lines.append(_tag(3, "screw_thread_pitch", numbers(2.0 * pi * raw.pitch)))
     if raw.kind is not BALL:
@@ -155,9 +159,42 @@ def _joint(raw: RawJoint, named: Mapping[str, str], mimic: Mimic | None) -> list
             *(_mimic(mimic) if mimic else []),
             "      </axis>",
         ]
-    if common(raw.armature):
+    elif common(raw.damping):
+        lines += [
+            element(3, "axis", {}, is_open=True),
+            element(4, "dynamics", {}, is_open=True),
+            _tag(5, "damping", numbers(common(raw.damping))),
+            "        </dynamics>",
+            "      </axis>",
+        ]
+    if raw.kind is not BALL and common(raw.armature):
         lines.append(_tag(3, "drake:rotor_inertia", numbers(common(raw.armature))))
     return [*lines, "    </joint>"]
+
+
+def _head(name: str, kind: str, parent: str, child: str, pose: Pose) -> list[str]:
+    """First lines of a joint, whose frame has that pose in its child."""
+    rotation, position = pose
+    return [
+        element(2, "joint", {"name": name, "type": kind}, is_open=True),
+        _pose(3, "", position, rotation),
+        _tag(3, "parent", parent),
+        _tag(3, "child", child),
+    ]
+
+
+def _planar(raw: RawJoint, name: str) -> list[str]:
+    """Lines of a planar joint of Drake, and of the frames that it is between."""
+    ends = [f"{name}_parent", f"{name}_child"]
+    alignment = rotation_between(np.eye(3)[2], raw.axis)
+    lines = [
+        *_frame(RawJoint("", FIXED, raw.parent, ends[0], raw.position, raw.rotation @ alignment)),
+        *_frame(RawJoint("", FIXED, raw.child, ends[1], -raw.child_position, alignment)),
+        element(2, "drake:joint", {"name": name, "type": "planar"}, is_open=True),
+    ]
+    lines += [_tag(3, f"drake:{role}", end) for role, end in zip(("parent", "child"), ends, strict=True)]
+    damping = numbers(np.broadcast_to(raw.damping, 3))
+    return [*lines, _tag(3, "drake:damping", damping), "    </drake:joint>"]
 
 
 def _mimic(mimic: Mimic) -> list[str]:
@@ -175,3 +212,79 @@ def _pose(level: int, base: str, position: Array, rotation: Array) -> str:
 
 def _tag(level: int, tag: str, text: str) -> str:
     return f"{element(level, tag, {}, is_open=True)}{escape(text)}</{tag}>"
+
+
+# -- constraints ---------------------------------------------------------------------------------------------------
+
+
+def _closed(
+    tree: Topology, carriers: Carriers, is_carried: Collection[str], taken: set[str]
+) -> tuple[list[str], list[Any]]:
+    """Lines for springs, and for loops that are closed in the pose of the file; and the constraints without.
+
+    A joint of SDF closes a loop where something else carries its child already, which ``is_carried`` names.
+    """
+    q, at_start = tree.neutral(), starts(tree)
+    for joint, part in zip(tree.joints, tree.q_slices, strict=True):
+        if joint.kind is FREE:
+            q[part] = at_start[joint.name]
+    poses = [*world_poses(tree, q), STILL]  # the last one is the world's
+    lines, others = list[str](), list[Any]()
+    for number, constraint in enumerate(tree.constraints):
+        ends = [frame.on(tree) for frame in constraint.frames if frame.given is None]
+        is_given = len(ends) < len(constraint.frames)
+        in_world = [times(poses[at.link], _pose_of(at)) for at in ends]
+        if len(ends) == 1 and not is_given:  # it is held where it starts
+            ends.append(Placement(WORLD, *in_world[0]))
+            in_world.append(in_world[0])
+        names = [carriers[at.link][0] for at in ends]
+        own = [times(inverse(_pose_of(carriers[at.link][1])), _pose_of(at)) for at in ends]
+        spring = None if is_given else constraint.along_line(tree)
+        child = next((k for k in (1, 0) if k < len(names) and names[k] in is_carried), None)
+        kind, axes = ("", []) if is_given or len(ends) < 2 else _loop(constraint, in_world)
+        if spring is not None:
+            lines += _spring(names, own, spring)
+        elif not kind or child is None:
+            others.append(constraint)
+        else:
+            if child == 0:
+                axes = [in_world[0][0].T @ in_world[1][0] @ axis for axis in axes[::-1]]
+            lines += _head(unique_name(f"loop{number}", taken), kind, names[1 - child], names[child], own[child])
+            for tag, axis in zip(AXES, axes, strict=False):
+                lines += [element(3, tag, {}, is_open=True), _tag(4, "xyz", numbers(tidy(axis))), f"      </{tag}>"]
+            lines.append("    </joint>")
+    return lines, others
+
+
+def _pose_of(at: Placement) -> Pose:
+    return at.rotation, at.position
+
+
+def _loop(constraint: Any, in_world: Sequence[Pose]) -> tuple[str, list[Array]]:
+    """Type of the joint that a constraint is, "" if none, and its axes in the second frame; poses are of its frames."""
+    (R, p), (S, o) = in_world
+    turn, gap = S.T @ R, R.T @ (o - p)
+    least = SAME * max(1.0, float(np.abs(p).max()))
+    meets, is_along = np.abs(gap).max() <= least, np.abs(turn - np.eye(3)).max() <= SAME
+    match constraint:
+        case Weld() if meets and is_along:
+            return "fixed", []
+        case Point() if meets:
+            return "ball", []
+        case Hinge() if meets and np.abs(turn @ constraint.free_axis - constraint.free_axis).max() <= SAME:
+            return "revolute", [constraint.free_axis]
+        case Prismatic() if is_along and np.abs(np.cross(constraint.axis, gap)).max() <= least:
+            return "prismatic", [constraint.axis]
+        case Universal() if meets:
+            return "universal", [turn @ constraint.axis, constraint.second_axis]
+    return "", []
+
+
+def _spring(names: Sequence[str], own: Sequence[Pose], spring: tuple[float, float, float]) -> list[str]:
+    """Lines of a spring along a line."""
+    tag = "drake:linear_spring_damper"
+    values = [f"{tag}_{x}" for x in ("stiffness", "damping", "free_length")]
+    lines = [element(2, tag, {}, is_open=True)]
+    for end, point, name, (_, p) in zip("AB", ("AP", "BQ"), names, own, strict=True):
+        lines += [_tag(3, f"{tag}_body_{end}", name), _tag(3, f"{tag}_p_{point}", numbers(tidy(p)))]
+    return [*lines, *(_tag(3, x, numbers(y)) for x, y in zip(values, spring, strict=True)), f"    </{tag}>"]

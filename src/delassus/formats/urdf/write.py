@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +34,7 @@ def write_urdf(tree: Topology, unsupported: Unsupported) -> str:
         outgoing.setdefault(raw.parent, []).append(raw)
     root = RawJoint("", FIXED, "", links[0].name)
     order = [raw.name for raw in depth_first(root, outgoing) if raw.kind is not FIXED]
-    mimics, others = mimics_of(tree)
+    mimics, others = mimics_of(tree.constraints)
     left_out = omitted(
         URDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
         moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
@@ -78,11 +80,11 @@ def _by_name(links: list[RawLink], joints: list[RawJoint]) -> tuple[list[RawLink
 Mimic = dict[str, str | float]
 
 
-def mimics_of(tree: Topology) -> tuple[dict[str, Mimic], list[str]]:
+def mimics_of(constraints: Iterable[Any]) -> tuple[dict[str, Mimic], list[str]]:
     """Joints that follow others, one each, with whom and how; and the constraints that this does not say."""
     mimics: dict[str, Mimic] = {}
     others = []
-    for constraint in tree.constraints:
+    for constraint in constraints:
         rows = constraint.couplings() or []
         if not rows or any(len(row) != 2 for row, _ in rows):
             others.append(repr(constraint))

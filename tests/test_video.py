@@ -157,6 +157,26 @@ def test_robots_look_as_their_files_show_them(tmp_path):
         Scene({"a": tree}, descriptions={"b": path})
 
 
+def test_what_does_not_move_is_seen_as_its_file_has_it():
+    """Pedestals of several arms by their visuals, in colours of the file; no rods between what is on the world."""
+    box = "<geometry><box size='0.2 0.2 {}'/></geometry>"
+    material = "<material name='m'><color rgba='1 0 0 {}'/></material>"
+    base = f"<visual>{box.format(1)}{material.format(0.5)}</visual><visual>{box.format(2)}{material.format(0)}</visual>"
+    arm = (
+        f"<robot name='r'><link name='b'>{base}<collision>{box.format(3)}</collision></link>"
+        f"<link name='l'>{MARK}</link>"
+        "<joint name='j' type='continuous'><parent link='b'/><child link='l'/></joint></robot>"
+    )
+    tree = ds.load(arm)
+    scene = Scene.from_robot(arm, root="fixed")
+    (pedestal,) = surfaces(scene, scene.neutral())
+    assert pedestal.link == -1 and np.ptp(pedestal.vertices, axis=0) == pytest.approx([0.2, 0.2, 1])
+    assert (pedestal.colour, pedestal.opacity) == ((255, 0, 0), 0.5)
+    wall = Collider("world", Sphere(1), rgba=(0, 1, 0, 1))
+    scene = Scene({"a": tree, "b": tree}, [Collider("a/l", Sphere(0.1)), wall])
+    assert [(s.link, s.colour) for s in surfaces(scene, scene.neutral())] == [(0, COLOURS[0]), (-1, (0, 255, 0))]
+
+
 @pytest.mark.peer
 def test_geoms_that_mujoco_shows(tmp_path):
     pytest.importorskip("mujoco")

@@ -18,6 +18,9 @@ from delassus.pictures.video import write_video
 from internals import Recorder, boxes
 from tools import on_a_full_disk
 
+START = np.array([0.0, 0, -50, 0, 0, 0, 1])
+"""A free body where no camera sees it."""
+
 MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
 
 
@@ -62,6 +65,39 @@ def test_near_things_hide_far_ones_and_lamps_cast_shadows():
         assert pixel.argmax() == np.argmax(COLOURS[seen]) and pixel.argmin() == np.argmin(COLOURS[seen])
     above = renderer.picture(q, np.zeros(3), np.array([0, -1e-3, 12.0])).mean(axis=2)
     assert above[10:50, 10:70].min() < 0.75 * np.median(above[5])
+
+
+def test_nothing_flickers_where_surfaces_are_the_same():
+    """Tiles flush with each other, with a decal and with the floor: nearly equal cameras take the same picture."""
+    rng = np.random.default_rng(0)
+    colours = [(1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (1, 1, 0, 1)]
+    tiles = [
+        Collider("world", Box(1, 1, 0.2), (x, y, 0.0), rgba=colour)
+        for (x, y), colour in zip(((-0.5, 0.5), (0.5, 0.5), (-0.5, -0.5), (0.3, -0.4)), colours, strict=True)
+    ]
+    decal = Collider("world", Box(0.6, 0.6, 0.1), (0, 0, 0.05), rgba=(1, 0, 1, 1))  # its top is that of the tiles
+    sunk = Collider("world", Box(1, 1, 0.5), (1.6, 0, -0.15), rgba=(0, 1, 1, 1))  # so is that of the floor
+    floor = Collider("world", HalfSpace(), (0, 0, 0.1), rgba=(0.5, 0.5, 0.5, 1))
+    renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), [*tiles, decal, sunk, floor]), START, 96, 64)
+    for away in (np.array([0.4, -1.5, 2.0]), np.array([1.0, -3.0, 0.4])):
+        first = renderer.picture(START, np.zeros(3), away).astype(int)
+        for _ in range(3):
+            second = renderer.picture(START, np.zeros(3), away + 1e-9 * rng.normal(size=3)).astype(int)
+            assert np.abs(second - first).max() <= 1
+    above = renderer.picture(START, np.zeros(3), np.array([0, -1e-3, 6.0])).astype(int)
+    assert (above[28:36, 44:52] @ [1, -2, 1]).min() > 200  # the decal is seen, being later than tiles
+    assert (above[28:36, 70:74] @ [-2, 1, 1]).min() > 200  # and half spaces are not
+
+
+def test_what_is_translucent_is_seen_through():
+    """Half of the light is that of what is behind, and a shadow is cast only where less than half goes through."""
+    for opacity in (0.25, 0.5, 0.75, 1.0):
+        glass = Collider("world", Box(1, 1, 0.01), (0, 0, 1), rgba=(0, 0, 0, opacity))
+        floor = Collider("world", HalfSpace(), rgba=(1, 1, 1, 1))
+        renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), [glass, floor]), START, 64, 64)
+        picture = (renderer.picture(START, np.array([0, 0, 1.0]), np.array([0, -1e-3, 2.0])) / 255.0) ** 2
+        through, beside = picture[28:36, 28:36].mean(), picture[:4].mean()
+        assert through == pytest.approx((1 - opacity) * beside, abs=0.12)
 
 
 @pytest.mark.slow

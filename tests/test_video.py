@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, Sphere, load_colliders
-from delassus.pictures.rendering import Renderer
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere, load_colliders
+from delassus.pictures.rendering import LAMP, OPENING, Renderer
 from delassus.pictures.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
 from delassus.pictures.video import write_video
 from internals import Recorder, boxes
-from tools import on_a_full_disk
+from tools import on_a_full_disk, random_rotation
 
 START = np.array([0.0, 0, -50, 0, 0, 0, 1])
 """A free body where no camera sees it."""
@@ -87,6 +87,44 @@ def test_nothing_flickers_where_surfaces_are_the_same():
     above = renderer.picture(START, np.zeros(3), np.array([0, -1e-3, 6.0])).astype(int)
     assert (above[28:36, 44:52] @ [1, -2, 1]).min() > 200  # the decal is seen, being later than tiles
     assert (above[28:36, 70:74] @ [-2, 1, 1]).min() > 200  # and half spaces are not
+
+
+def test_rays_meet_the_nearest_of_all_triangles():
+    """As by a solution for each ray and each triangle, of random shapes, some of them around the camera."""
+    rng = np.random.default_rng(1)
+    corners, faces = triangles_of(Sphere(0.6))
+    inside_out = Mesh(corners, faces[:, ::-1], convex=False)
+    shapes = [Sphere(0.2), inside_out, Box(0.5, 0.1, 0.8), Cylinder(0.05, 1.5), Box(20, 20, 20)]
+    wall = Collider("world", Box(9, 0.1, 9), (0, 3, 0))
+    solids = [wall, *(Collider("world", shape, rng.normal(size=3) * 0.5, random_rotation(rng)) for shape in shapes)]
+    renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), solids), START, 32, 20)
+    for _ in range(3):
+        renderer.picture(START, np.zeros(3), np.array([0, -3, 0]) + rng.normal(size=3))
+        _, rays, *_ = renderer._free[0]
+        corners = rays.local[renderer._geometry.faces]
+        y, x = (np.arange(n) + 0.5 - 0.5 * n for n in rays.inverse.shape)
+        u, v = (w.ravel() * 2 * OPENING / len(rays.inverse) for w in np.meshgrid(x, y))
+        b = np.linalg.solve(corners.swapaxes(1, 2), np.stack([u, v, np.ones_like(u)]))
+        depths = np.where((b >= 0).all(axis=1), b.sum(axis=1), 0.0).max(axis=0).reshape(rays.inverse.shape)
+        apart = np.abs(rays.inverse - depths) > 1e-4 * depths
+        assert apart.mean() < 2e-3, apart.mean()  # rays along an edge
+
+
+def test_floors_look_the_same_beside_what_stands_on_them():
+    """Blocks of pixels of a floor alone, in the light, are shaded at once, others one by one."""
+    floor = [Collider("world", HalfSpace()), Collider("world", Box(0.5, 0.5, 0.1), 1.5 * np.array(LAMP))]
+    dots = [
+        Collider("world", Sphere(0.02), (x, y, 0), rgba=(1, 0, 0, 0.4))  # they cast no shadow
+        for x in np.linspace(-1, 1, 17) for y in np.linspace(-1, 12, 40)
+    ]  # fmt: skip
+    tree, pictures = ds.mechanisms.free_body(1.0, np.ones(3)), []
+    for colliders in (floor, [*floor, *dots]):
+        renderer = Renderer(Scene(tree, colliders), START, 128, 64)
+        pictures.append(renderer.picture(START, np.zeros(3), np.array([0.1, -1.5, 0.5])).astype(int))
+    met = renderer._free[0][1].inverse.reshape(64, 2, 128, 2).max(axis=(1, 3)) > 0
+    assert met[8:].any(axis=1).mean() > 0.5 and met.mean() < 0.5
+    assert np.abs(pictures[0] - pictures[1])[~met].max() <= 2
+    assert pictures[0][32, 64].max() < 0.85 * pictures[0][32, 10].min()  # a shadow
 
 
 def test_what_is_translucent_is_seen_through():

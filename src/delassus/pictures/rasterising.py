@@ -21,6 +21,9 @@ SAMPLES = 2
 TIE = 2e-5
 """Relative difference of depths up to which surfaces are the same; the later one is seen, and half spaces are not."""
 
+TILE = 8
+"""Rays along a side of a square of which the farthest thing is known."""
+
 WIDE = 6
 """Rays in a row of triangles, of which only those between their edges are looked at."""
 
@@ -66,6 +69,8 @@ class Rays(NamedTuple):
         Corners in axes of the camera, and where it sees them, in rays.
     inverse, face : (height, width) arrays
         Inverse depth, 0 where there is nothing, and the number of the face that is met.
+    least : (height / TILE, width / TILE) array
+        Least inverse depth of squares of rays, rounded up.
     """
 
     scale: float
@@ -73,6 +78,7 @@ class Rays(NamedTuple):
     seen: Array
     inverse: NDArray[Any]
     face: NDArray[np.int64]
+    least: NDArray[Any]
 
 
 Box = tuple[int, int, int, int]
@@ -108,23 +114,63 @@ def project(geometry: Geometry, R: Array, p: Array, rays: Rays) -> Box:
 
 @compiled
 def rasterise(geometry: Geometry, opacities: Array, ways: Array, rays: Rays, box: Box) -> None:
-    """Find what rays in a box meet, by where `project` has put corners."""
-    p, seen, inverse, face = rays.local, rays.seen, rays.inverse, rays.face
-    height, width = inverse.shape
+    """Find what rays in a box meet, by where `project` has put corners.
+
+    Triangles that are seen from their back come last: nearly all of them are hidden.
+    """
     for y in range(box[0], box[1]):
         for x in range(box[2], box[3]):
-            inverse[y, x] = 0.0
+            rays.inverse[y, x] = 0.0
+    _meet(geometry, opacities, ways, rays, False)
+    for y in range(box[0] // TILE, (box[1] - 1) // TILE + 1):
+        for x in range(box[2] // TILE, (box[3] - 1) // TILE + 1):
+            rays.least[y, x] = _least(rays.inverse, box, x, y)
+    _meet(geometry, opacities, ways, rays, True)
+
+
+@compiled
+def _least(inverse: NDArray[Any], box: Box, x: int, y: int) -> float:
+    """Least inverse depth of a square of rays; 0 where a part of it is outside of the box."""
+    if TILE * y < box[0] or TILE * (y + 1) > box[1] or TILE * x < box[2] or TILE * (x + 1) > box[3]:
+        return 0.0
+    least: float = inverse[TILE * y, TILE * x]
+    for i in range(TILE * y, TILE * (y + 1)):
+        for j in range(TILE * x, TILE * (x + 1)):
+            least = min(least, inverse[i, j])
+    return least
+
+
+@compiled
+def _is_hidden(rays: Rays, near: float, left: int, right: int, top: int, bottom: int) -> bool:
+    """Whether all rays in a box meet something nearer than an inverse depth."""
+    for y in range(top // TILE, (bottom - 1) // TILE + 1):
+        for x in range(left // TILE, (right - 1) // TILE + 1):
+            if near >= rays.least[y, x] * (1.0 - TIE):
+                return False
+    return True
+
+
+@compiled
+def _meet(geometry: Geometry, opacities: Array, ways: Array, rays: Rays, is_back: bool) -> None:
+    """Triangles that are seen from their front, or from their back; of equal depths, the later piece is seen."""
+    p, seen, inverse, face = rays.local, rays.seen, rays.inverse, rays.face
+    height, width = inverse.shape
     for f in range(geometry.faces.shape[0]):
         i, j, k = geometry.faces[f, 0], geometry.faces[f, 1], geometry.faces[f, 2]
         left, right, top, bottom = 0, width, 0, height
         if p[i, 2] > 0.0 and p[j, 2] > 0.0 and p[k, 2] > 0.0:
-            left = int(min(max(min(seen[i, 0], seen[j, 0], seen[k, 0]) + 0.5, 0.0), 1.0 * width))
-            right = int(min(max(max(seen[i, 0], seen[j, 0], seen[k, 0]) + 0.5, 0.0), 1.0 * width))
-            top = int(min(max(min(seen[i, 1], seen[j, 1], seen[k, 1]) + 0.5, 0.0), 1.0 * height))
-            bottom = int(min(max(max(seen[i, 1], seen[j, 1], seen[k, 1]) + 0.5, 0.0), 1.0 * height))
-        elif p[i, 2] <= 0.0 and p[j, 2] <= 0.0 and p[k, 2] <= 0.0:
-            continue
-        if left >= right or top >= bottom:
+            x0, y0, x1, y1, x2, y2 = seen[i, 0], seen[i, 1], seen[j, 0], seen[j, 1], seen[k, 0], seen[k, 1]
+            if ((x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0)) != is_back:
+                continue
+            left = int(min(max(min(x0, x1, x2) + 0.5, 0.0), 1.0 * width))
+            right = int(min(max(max(x0, x1, x2) + 0.5, 0.0), 1.0 * width))
+            top = int(min(max(min(y0, y1, y2) + 0.5, 0.0), 1.0 * height))
+            bottom = int(min(max(max(y0, y1, y2) + 0.5, 0.0), 1.0 * height))
+            if left >= right or top >= bottom:
+                continue
+            if is_back and _is_hidden(rays, 1.0 / min(p[i, 2], p[j, 2], p[k, 2]), left, right, top, bottom):
+                continue
+        elif is_back or (p[i, 2] <= 0.0 and p[j, 2] <= 0.0 and p[k, 2] <= 0.0):
             continue
         det, piece = _determinant(p, i, j, k), geometry.pieces[f]
         if det == 0.0:
@@ -148,9 +194,16 @@ def rasterise(geometry: Geometry, opacities: Array, ways: Array, rays: Rays, box
                 one, two, three = a + a0 * x, b + b0 * x, c + c0 * x
                 if one >= 0.0 and two >= 0.0 and three >= 0.0:
                     near, old = one + two + three, inverse[y, x]
-                    if near > old or (near > old * (1.0 - TIE) and geometry.pieces[face[y, x]] != piece):
+                    if near > old * (1.0 - TIE) and (old == 0.0 or _is_first(geometry, near, f, old, face[y, x])):
                         if opacity >= 1.0 or opacity > ways[(y + piece // 4) % 4, (x + piece) % 4]:
                             inverse[y, x], face[y, x] = near, f
+
+
+@compiled
+def _is_first(geometry: Geometry, near: float, f: int, old: float, g: int) -> bool:
+    """Whether face f at an inverse depth is seen in place of face g, which is about as near or farther."""
+    later = geometry.pieces[f] - geometry.pieces[g]
+    return later > 0 or near > (old if later == 0 else old * (1.0 + TIE))
 
 
 @compiled

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from delassus import Scene
 from delassus.contact import Collider, HalfSpace
 from delassus.model.kinematics import world_poses
-from delassus.pictures.rasterising import SAMPLES, WAYS, Geometry, Rays, project, rasterise
+from delassus.pictures.rasterising import SAMPLES, TILE, WAYS, Geometry, Rays, project, rasterise
 from delassus.pictures.shading import AMBIENT, LAMPLIGHT, POOL, SKYLIGHT, Around, Lamp, pool, shade
 from delassus.pictures.surfaces import rounded, surfaces
 from delassus.spatial.rotations import Array
@@ -150,8 +150,15 @@ class Renderer:
         n = len(self._geometry.vertices)
         sizes = (SHADOWS, SHADOWS), (SAMPLES * self.height, SAMPLES * self.width)
         dark, seen = (
-            Rays(0.0, np.empty((n, 3)), np.empty((n, 2)), np.empty(size, np.float32), np.empty(size, np.int64))
-            for size in sizes
+            Rays(
+                0.0,
+                np.empty((n, 3)),
+                np.empty((n, 2)),
+                np.empty((height, width), np.float32),
+                np.empty((height, width), np.int64),
+                np.empty((-(-height // TILE), -(-width // TILE)), np.float32),
+            )
+            for height, width in sizes
         )
         squares, pixels = (SHADOWS // POOL, SHADOWS // POOL), (self.height, self.width, 3)
         return dark, seen, np.empty(squares, np.float32), np.empty(pixels, np.float32)

@@ -484,6 +484,17 @@ contact/sparse/turning.py
 model/edit/gimbals.py
   test_gimbals.py::test_screws_are_no_hinges
     ·and joint.subspace_is_axes →
+pictures/rasterising.py
+  test_video.py::test_rays_meet_the_nearest_of_all_triangles
+    if near >= rays.least[y, x] * (1.0 - TIE): → if near >= rays.least[y, x] * 1.5:
+    int(max(high + 1.5, 0.0)) → int(max(high, 0.0))
+  test_video.py::test_nothing_flickers_where_surfaces_are_the_same
+    return later > 0 or near > (old if later == 0 else old * (1.0 + TIE)) → return near > old
+pictures/shading.py
+  test_video.py::test_floors_look_the_same_beside_what_stands_on_them
+    return 1 if x < box[2] else side → return 5
+  test_video.py::test_nothing_flickers_where_surfaces_are_the_same
+    max(behind * (1.0 - TIE), 0.0) → max(behind * (1.0 + TIE), 0.0)
 quantities/planner/elimination.py
   test_singular_loops.py::test_factors_are_taken_where_they_take_less_time
     return TIME_BY_FACTORS * by_factors < least → return TIME_BY_FACTORS * by_factors >= least

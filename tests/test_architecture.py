@@ -51,7 +51,7 @@ MOST_ROOMS, MOST_FILES = 17, 12
 MOST_FIELDS, MOST_ARGUMENTS, MOST_LINES = 12, 8, 70
 """Of a record, and of a function by position; lines of a function without its documentation."""
 
-LARGE = {"_shade", "step_derivatives", "distance"}
+LARGE = {"step_derivatives", "distance"}
 """Functions that are larger: none may be added. Commands of the command line have as many arguments as options."""
 
 OPTIONAL = {

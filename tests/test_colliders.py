@@ -580,3 +580,87 @@ def test_friction_of_pairs_is_that_of_mujoco(seed):
     assert own.keys() == expected.keys()
     for names, c in own.items():
         assert [c.friction, c.torsional, c.rolling] == pytest.approx(expected[names]), names
+
+
+# -- colours -------------------------------------------------------------------------------------------------------
+
+RED, GREEN = [0.8, 0.2, 0.0, 1.0], [0.0, 0.6, 0.2, 0.5]
+
+
+def _write_meshes(folder):
+    """Two solids, red and green, in two formats; and a picture, of which one half is white."""
+    trimesh, image = pytest.importorskip("trimesh"), pytest.importorskip("PIL.Image")
+    points = [point for k in (0, 3) for point in ((k, 0, 0), (k + 1, 0, 0), (k, 1, 0), (k, 0, 1))]
+    corners = "\n".join(f"v {x} {y} {z}" for x, y, z in points)
+    faces = [[1, 3, 2], [1, 2, 4], [1, 4, 3], [2, 3, 4]]
+    sides = ["\n".join(f"f {a + n} {b + n} {c + n}" for a, b, c in faces) for n in (0, 4)]
+    (folder / "meshes").mkdir()
+    (folder / "meshes" / "two.obj").write_text(
+        f"mtllib two.mtl\n{corners}\nusemtl red\n{sides[0]}\nusemtl green\n{sides[1]}\n"
+    )
+    (folder / "meshes" / "two.mtl").write_text("newmtl red\nKd 0.8 0.2 0\nnewmtl green\nKd 0 0.6 0.2\nd 0.5\n")
+    (folder / "meshes" / "plain.obj").write_text(f"{corners}\n{sides[0]}\n")
+    pieces = []
+    for k, rgba in enumerate((RED, GREEN)):
+        box = trimesh.creation.box(transform=trimesh.transformations.translation_matrix([3 * k, 0, 0]))
+        box.visual = trimesh.visual.TextureVisuals(
+            material=trimesh.visual.material.PBRMaterial(baseColorFactor=rgba, alphaMode="BLEND")
+        )
+        pieces.append(box)
+    trimesh.Scene(pieces).export(folder / "meshes" / "two.glb")
+    picture = np.zeros((8, 8, 3), np.uint8)
+    picture[:4] = 255
+    image.fromarray(picture).save(folder / "half.png")
+
+
+def test_colours_of_urdf_files_and_of_meshes(tmp_path):
+    """Materials of the robot, of a link before, of an element; textures; meshes of their own colours, which count."""
+    _write_meshes(tmp_path)
+    blue, half = "<color rgba='0 0.5 1 0'/>", "<texture filename='half.png'/>"
+    own = "<material name='own'/>"
+    shapes = {
+        "box size='1 1 1'": [
+            "<material name='late'/>", f"<material name='own'>{blue}</material>", "",
+            f"<material name='half'>{half}</material>", "<material name='no'/>",
+        ],
+        "sphere radius='1'": ["<material name='late'/>", own],
+        "mesh filename='meshes/plain.obj'": [own, ""],
+        **{f"mesh filename='meshes/two.{kind}'": [own] for kind in ("obj", "glb")},
+    }  # fmt: skip
+    visuals = "".join(
+        f"<visual><geometry><{shape}/></geometry>{material}</visual>" for shape in shapes for material in shapes[shape]
+    )
+    path = tmp_path / "r.urdf"
+    late = "<material name='late'><color rgba='1 0.5 0 1'/></material>"
+    path.write_text(f"<robot name='r'><link name='l'>{MASS}{visuals}</link>{late}</robot>")
+    found = [None if c.rgba is None else c.rgba.tolist() for c in load_colliders(path, ds.load(path), visual=True)]
+    orange, own = [1, 0.5, 0, 1], [0, 0.5, 1, 0]
+    assert found[:3] + found[4:9] == [orange, own, None, None, orange, own, own, None]
+    assert found[3] == pytest.approx([0.5, 0.5, 0.5, 1])
+    assert [*sorted(found[9:11]), *sorted(found[11:])] == [pytest.approx(x, abs=0.01) for x in (GREEN, RED, GREEN, RED)]
+    outside = tmp_path / "meshes" / "two.obj"
+    outside.write_text(outside.read_text().replace("two.mtl", "../../two.mtl"))
+    (tmp_path.parent / "two.mtl").write_text("newmtl red\nKd 1 1 1\n")
+    assert load_colliders(path, ds.load(path), visual=True)[9].rgba.tolist() == own  # that file is not read
+    path.write_text(path.read_text().replace("1 0.5 0 1", "1 0.5"))
+    with pytest.raises(ModelError, match=r"material 'late'.*rgba of <color>: expected 4 finite"):
+        load_colliders(path, ds.load(path), visual=True)
+
+
+@pytest.mark.peer
+def test_colours_of_mujoco(tmp_path):
+    """Of geoms, of materials, of their textures by the mean; a geom's own colour counts before its material."""
+    pytest.importorskip("mujoco")
+    path = tmp_path / "r.xml"
+    path.write_text(
+        "<mujoco><asset>"
+        "<texture name='t' type='2d' builtin='checker' rgb1='1 0 0' rgb2='0 1 0' width='64' height='64'/>"
+        "<material name='m' rgba='0.2 0.4 0.6 0.5'/><material name='t' texture='t' rgba='1 0.5 1 1'/>"
+        "</asset><worldbody><geom type='plane' size='1 1 1' material='t'/><body><freejoint/>"
+        "<geom size='1' rgba='1 0 1 0'/><geom size='1' material='m'/><geom size='1' material='m' rgba='1 1 0 1'/>"
+        "<geom size='1'/></body></worldbody></mujoco>"
+    )
+    floor, *found = (c.rgba for c in load_colliders(path, ds.load(path), visual=True))
+    assert floor == pytest.approx([0.5, 0.25, 0, 1], abs=0.01)
+    np.testing.assert_allclose(np.stack(found[:3]), [[1, 0, 1, 0], [0.2, 0.4, 0.6, 0.5], [1, 1, 0, 1]], atol=1e-6)
+    assert found[3] is None

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import delassus as ds
-from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Scene, Sphere, load_colliders
-from delassus.pictures.rendering import Renderer
+from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere, load_colliders
+from delassus.pictures.rendering import LAMP, OPENING, Renderer
 from delassus.pictures.surfaces import COLOURS, creased, surfaces, thinned, triangles_of
 from delassus.pictures.video import write_video
 from internals import Recorder, boxes
-from tools import on_a_full_disk
+from tools import on_a_full_disk, random_rotation
+
+START = np.array([0.0, 0, -50, 0, 0, 0, 1])
+"""A free body where no camera sees it."""
 
 MARK = "<inertial><mass value='1'/><inertia ixx='1' iyy='1' izz='1' ixy='0' ixz='0' iyz='0'/></inertial>"
 
@@ -62,6 +65,77 @@ def test_near_things_hide_far_ones_and_lamps_cast_shadows():
         assert pixel.argmax() == np.argmax(COLOURS[seen]) and pixel.argmin() == np.argmin(COLOURS[seen])
     above = renderer.picture(q, np.zeros(3), np.array([0, -1e-3, 12.0])).mean(axis=2)
     assert above[10:50, 10:70].min() < 0.75 * np.median(above[5])
+
+
+def test_nothing_flickers_where_surfaces_are_the_same():
+    """Tiles flush with each other, with a decal and with the floor: nearly equal cameras take the same picture."""
+    rng = np.random.default_rng(0)
+    colours = [(1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (1, 1, 0, 1)]
+    tiles = [
+        Collider("world", Box(1, 1, 0.2), (x, y, 0.0), rgba=colour)
+        for (x, y), colour in zip(((-0.5, 0.5), (0.5, 0.5), (-0.5, -0.5), (0.3, -0.4)), colours, strict=True)
+    ]
+    decal = Collider("world", Box(0.6, 0.6, 0.1), (0, 0, 0.05), rgba=(1, 0, 1, 1))  # its top is that of the tiles
+    sunk = Collider("world", Box(1, 1, 0.5), (1.6, 0, -0.15), rgba=(0, 1, 1, 1))  # so is that of the floor
+    floor = Collider("world", HalfSpace(), (0, 0, 0.1), rgba=(0.5, 0.5, 0.5, 1))
+    renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), [*tiles, decal, sunk, floor]), START, 96, 64)
+    for away in (np.array([0.4, -1.5, 2.0]), np.array([1.0, -3.0, 0.4])):
+        first = renderer.picture(START, np.zeros(3), away).astype(int)
+        for _ in range(3):
+            second = renderer.picture(START, np.zeros(3), away + 1e-9 * rng.normal(size=3)).astype(int)
+            assert np.abs(second - first).max() <= 1
+    above = renderer.picture(START, np.zeros(3), np.array([0, -1e-3, 6.0])).astype(int)
+    assert (above[28:36, 44:52] @ [1, -2, 1]).min() > 200  # the decal is seen, being later than tiles
+    assert (above[28:36, 70:74] @ [-2, 1, 1]).min() > 200  # and half spaces are not
+
+
+def test_rays_meet_the_nearest_of_all_triangles():
+    """As by a solution for each ray and each triangle, of random shapes, some of them around the camera."""
+    rng = np.random.default_rng(1)
+    corners, faces = triangles_of(Sphere(0.6))
+    inside_out = Mesh(corners, faces[:, ::-1], convex=False)
+    shapes = [Sphere(0.2), inside_out, Box(0.5, 0.1, 0.8), Cylinder(0.05, 1.5), Box(20, 20, 20)]
+    wall = Collider("world", Box(9, 0.1, 9), (0, 3, 0))
+    solids = [wall, *(Collider("world", shape, rng.normal(size=3) * 0.5, random_rotation(rng)) for shape in shapes)]
+    renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), solids), START, 32, 20)
+    for _ in range(3):
+        renderer.picture(START, np.zeros(3), np.array([0, -3, 0]) + rng.normal(size=3))
+        _, rays, *_ = renderer._free[0]
+        corners = rays.local[renderer._geometry.faces]
+        y, x = (np.arange(n) + 0.5 - 0.5 * n for n in rays.inverse.shape)
+        u, v = (w.ravel() * 2 * OPENING / len(rays.inverse) for w in np.meshgrid(x, y))
+        b = np.linalg.solve(corners.swapaxes(1, 2), np.stack([u, v, np.ones_like(u)]))
+        depths = np.where((b >= 0).all(axis=1), b.sum(axis=1), 0.0).max(axis=0).reshape(rays.inverse.shape)
+        apart = np.abs(rays.inverse - depths) > 1e-4 * depths
+        assert apart.mean() < 2e-3, apart.mean()  # rays along an edge
+
+
+def test_floors_look_the_same_beside_what_stands_on_them():
+    """Blocks of pixels of a floor alone, in the light, are shaded at once, others one by one."""
+    floor = [Collider("world", HalfSpace()), Collider("world", Box(0.5, 0.5, 0.1), 1.5 * np.array(LAMP))]
+    dots = [
+        Collider("world", Sphere(0.02), (x, y, 0), rgba=(1, 0, 0, 0.4))  # they cast no shadow
+        for x in np.linspace(-1, 1, 17) for y in np.linspace(-1, 12, 40)
+    ]  # fmt: skip
+    tree, pictures = ds.mechanisms.free_body(1.0, np.ones(3)), []
+    for colliders in (floor, [*floor, *dots]):
+        renderer = Renderer(Scene(tree, colliders), START, 128, 64)
+        pictures.append(renderer.picture(START, np.zeros(3), np.array([0.1, -1.5, 0.5])).astype(int))
+    met = renderer._free[0][1].inverse.reshape(64, 2, 128, 2).max(axis=(1, 3)) > 0
+    assert met[8:].any(axis=1).mean() > 0.5 and met.mean() < 0.5
+    assert np.abs(pictures[0] - pictures[1])[~met].max() <= 2
+    assert pictures[0][32, 64].max() < 0.85 * pictures[0][32, 10].min()  # a shadow
+
+
+def test_what_is_translucent_is_seen_through():
+    """Half of the light is that of what is behind, and a shadow is cast only where less than half goes through."""
+    for opacity in (0.25, 0.5, 0.75, 1.0):
+        glass = Collider("world", Box(1, 1, 0.01), (0, 0, 1), rgba=(0, 0, 0, opacity))
+        floor = Collider("world", HalfSpace(), rgba=(1, 1, 1, 1))
+        renderer = Renderer(Scene(ds.mechanisms.free_body(1.0, np.ones(3)), [glass, floor]), START, 64, 64)
+        picture = (renderer.picture(START, np.array([0, 0, 1.0]), np.array([0, -1e-3, 2.0])) / 255.0) ** 2
+        through, beside = picture[28:36, 28:36].mean(), picture[:4].mean()
+        assert through == pytest.approx((1 - opacity) * beside, abs=0.12)
 
 
 @pytest.mark.slow
@@ -155,6 +229,26 @@ def test_robots_look_as_their_files_show_them(tmp_path):
         assert len(surfaces(scene, tree.neutral())) == 1
     with pytest.raises(ds.DelassusError, match="one of 1 names"):
         Scene({"a": tree}, descriptions={"b": path})
+
+
+def test_what_does_not_move_is_seen_as_its_file_has_it():
+    """Pedestals of several arms by their visuals, in colours of the file; no rods between what is on the world."""
+    box = "<geometry><box size='0.2 0.2 {}'/></geometry>"
+    material = "<material name='m'><color rgba='1 0 0 {}'/></material>"
+    base = f"<visual>{box.format(1)}{material.format(0.5)}</visual><visual>{box.format(2)}{material.format(0)}</visual>"
+    arm = (
+        f"<robot name='r'><link name='b'>{base}<collision>{box.format(3)}</collision></link>"
+        f"<link name='l'>{MARK}</link>"
+        "<joint name='j' type='continuous'><parent link='b'/><child link='l'/></joint></robot>"
+    )
+    tree = ds.load(arm)
+    scene = Scene.from_robot(arm, root="fixed")
+    (pedestal,) = surfaces(scene, scene.neutral())
+    assert pedestal.link == -1 and np.ptp(pedestal.vertices, axis=0) == pytest.approx([0.2, 0.2, 1])
+    assert (pedestal.colour, pedestal.opacity) == ((255, 0, 0), 0.5)
+    wall = Collider("world", Sphere(1), rgba=(0, 1, 0, 1))
+    scene = Scene({"a": tree, "b": tree}, [Collider("a/l", Sphere(0.1)), wall])
+    assert [(s.link, s.colour) for s in surfaces(scene, scene.neutral())] == [(0, COLOURS[0]), (-1, (0, 255, 0))]
 
 
 @pytest.mark.peer

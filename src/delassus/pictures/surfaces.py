@@ -47,6 +47,8 @@ class Triangles(NamedTuple):
         Corners, counterclockwise from outside.
     colour : (3,) tuple of int
         Red, green, blue, up to 255.
+    opacity : float
+        Above 0, and 1 if nothing is seen through it.
     """
 
     link: int
@@ -54,67 +56,74 @@ class Triangles(NamedTuple):
     normals: Array
     faces: NDArray[np.int64]
     colour: tuple[int, int, int]
+    opacity: float = 1.0
 
 
 def surfaces(scene: Scene, q: Array) -> list[Triangles]:
-    """Shapes of robots by their descriptions, or else their colliders and bones; and the world's, but for half spaces.
+    """What is to be seen, but for half spaces: robots by their descriptions, or else by colliders and bones.
 
-    Bones are rods from each joint to those on its link and to its colliders, of a radius that suits the scene's size
-    at ``q`` (nq,).
+    Colliders of robots whose descriptions show them are left out; those of the world too where these show them. Bones
+    are rods from each joint to those on its link, and to its colliders where it is no free joint, of a radius that
+    suits the scene's size at ``q`` (nq,). What has opacity 0 is left out.
     """
     tree, found, size = scene.tree, [], extent(scene, q)[1]
     made: dict[int, tuple[Array, Array, NDArray[np.int64]]] = {}  # many links share a mesh
 
     def add(collider: Collider, link: int, colour: tuple[int, int, int]) -> None:
         R, p = collider_pose(scene, collider)
+        if collider.rgba is not None and collider.rgba[3] == 0.0:
+            return
         if (key := id(collider.shape)) not in made:
             made[key] = thinned(*creased(*triangles_of(collider.shape)), GRAIN * size)
         vertices, normals, faces = made[key]
-        if collider.rgba is not None:
-            colour = tuple(np.round(255 * collider.rgba[:3]).astype(int).tolist())
-        found.append(Triangles(link, vertices @ R.T + p, normals @ R.T, faces, colour))
+        r, g, b, opacity = (*np.divide(colour, 255), 1.0) if collider.rgba is None else collider.rgba.tolist()
+        colour = round(255 * r), round(255 * g), round(255 * b)
+        found.append(Triangles(link, vertices @ R.T + p, normals @ R.T, faces, colour, opacity))
 
-    shown: dict[int, list[Collider]] = {}
-    for name, source in scene.descriptions.items():
-        for visual in _visuals(scene, name, source):
-            shown.setdefault(tree.placement(visual.link).link, []).append(visual)
-    skinned = {tree.support(link)[0] for link in shown}
-    for link, visuals in shown.items():
-        for visual in visuals:
-            add(visual, link, SKIN_COLOUR)
+    shown = [x for name, source in scene.descriptions.items() for x in _visuals(scene, name, source)]
+    skinned = {tree.support(link)[0] for _, link in shown if link >= 0}
+    fixed = {visual.name if visual.link == "world" else visual.link for visual, link in shown if link < 0}
+
+    def is_shown(c: Collider, link: int) -> bool:
+        if link < 0:
+            return (c.name if c.link == "world" else c.link) in fixed
+        return tree.support(link)[0] in skinned
+
     colliders = [
         (c, link)
         for c, link in zip(scene.colliders, scene.links.tolist(), strict=True)
-        if not isinstance(c.shape, HalfSpace) and (link < 0 or tree.support(link)[0] not in skinned)
+        if not (isinstance(c.shape, HalfSpace) or is_shown(c, link))
     ]
+    for collider, link in shown:
+        add(collider, link, FIXED_COLOUR if link < 0 else SKIN_COLOUR)
     for collider, link in colliders:
-        colour = FIXED_COLOUR if link < 0 else COLOURS[link % len(COLOURS)]
-        add(collider, link, colour)
-    radius = BONE * size
+        add(collider, link, FIXED_COLOUR if link < 0 else COLOURS[link % len(COLOURS)])
     for i in range(tree.n_links):
         if tree.support(i)[0] not in skinned:
             ends = [tree.joints[child].position for child in tree.children[i]]
-            ends += [collider_pose(scene, c)[1] for c, link in colliders if link == i]
-            found += _bones(i, np.zeros(3), ends, radius)
-    held = [j.position for j, p in zip(tree.joints, tree.parents, strict=True) if p < 0 and j.nv < 6]
-    if len(held) > 1:  # a torso that is fixed to the world
-        found += _bones(-1, np.mean(held, axis=0), held, radius)
+            if tree.joints[i].nv < 6:
+                ends += [collider_pose(scene, c)[1] for c, link in colliders if link == i]
+            found += _bones(i, np.zeros(3), ends, BONE * size)
     return found
 
 
-def _visuals(scene: Scene, name: str, source: object) -> list[Collider]:
-    """Shapes on the links of a robot that its description shows; none, with a warning, where they cannot be read."""
+def _visuals(scene: Scene, name: str, source: object) -> list[tuple[Collider, int]]:
+    """Shapes that the description of a robot shows, and their links, −1 for the world; half spaces are left out.
+
+    None, with a warning, where they cannot be read.
+    """
     tree, prefix = scene.robots[name], f"{name}/" if name else ""
     try:
-        return [c for c in load_colliders(source, tree, prefix=prefix, visual=True) if _moves(scene, c)]
+        found = load_colliders(source, tree, prefix=prefix, visual=True)
     except (DelassusError, ImportError) as error:
         what = f"robot {name!r} is" if name else "the robot is"
         warnings.warn(f"{what} drawn by its colliders: {error}", DelassusWarning, stacklevel=2)
         return []
-
-
-def _moves(scene: Scene, collider: Collider) -> bool:
-    return collider.link != "world" and scene.tree.placement(collider.link).link >= 0
+    return [
+        (c, -1 if c.link == "world" else scene.tree.placement(c.link).link)
+        for c in found
+        if not isinstance(c.shape, HalfSpace)
+    ]
 
 
 def collider_pose(scene: Scene, collider: Collider) -> tuple[Array, Array]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from delassus.errors import ConfigurationError, require, shown
-from delassus.model.check import check_list, check_number, check_path, check_whole, written
+from delassus.model.check import check_flag, check_list, check_number, check_path, check_whole, written
 from delassus.model.kinematics import world_poses
 from delassus.pictures.rendering import OPENING, Renderer, camera_at
 from delassus.simulate import Recording
@@ -27,8 +31,17 @@ AWAY = (0.26, -0.92, 0.29)
 MARGIN = 1.15
 """How much larger the picture is than what is in it."""
 
-QUALITY, CRF = 55, 20
-"""Of WebP files, up to 100; and of MP4 files, constant rate factor of H.264: less is better."""
+QUALITY, CRF, PRESET = 55, 20, "veryfast"
+"""Of WebP files, up to 100; and of MP4 files, H.264's constant rate factor, where less is better, and its effort."""
+
+AT_ONCE = 4
+"""Most pictures of a film that are made at once."""
+
+LETTERS = 24
+"""Height of pictures over that of the text on films."""
+
+INK = (60, 64, 72)
+"""Colour of that text."""
 
 SIZES = "Such as (640, 360)."
 
@@ -60,15 +73,16 @@ def check_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def write_video(
-    recording: Recording, path: str | Path, *, fps: int = 25, size: tuple[int, int] = (640, 360), speed: float = 1.0
-) -> Path:
+    recording: Recording, path: str | Path, *, fps: int = 25, size: tuple[int, int] = (1280, 720), speed: float = 1.0,
+    overlay: bool = True,
+) -> Path:  # fmt: skip
     """Film what was recorded, the camera going with what moves freely.
 
     Parameters
     ----------
     recording : Recording
-        One that knows its scene. Robots look as the files of ``scene.descriptions`` show them, others as their
-        colliders.
+        One that knows its scene. Robots look as the files of ``scene.descriptions`` show them, in their colours;
+        others as their colliders. What is translucent is a pattern of rays that meet it.
     path : str or Path
         ``.mp4`` (H.264), ``.webp`` or ``.gif`` file to write; the last two go round and round, and pages show them as
         pictures. A GIF file is three times as large as a WebP file, and has 255 colours.
@@ -78,6 +92,8 @@ def write_video(
         Width and height in pixels, even numbers.
     speed : float
         Seconds of the recording in a second of the film.
+    overlay : bool
+        Whether pictures have the time of the recording on them, and the speed if it is not 1.
 
     Returns
     -------
@@ -108,7 +124,8 @@ def write_video(
     for name, n in zip(("width", "height"), size, strict=True):
         if n % 2:
             raise ConfigurationError(name, "an even number", shown(n), SIZES)
-    pictures = _pictures(recording, fps, size, check_number("speed", speed, "1 is as fast as it was."))
+    speed, overlay = check_number("speed", speed, "1 is as fast as it was."), check_flag("overlay", overlay)
+    pictures = _pictures(recording, fps, size, speed, _inscribe(speed, size) if overlay else None)
     with written(path, "video") as part:
         if path.suffix.lower() == ".mp4":
             _write_mp4(pictures, part, fps)
@@ -117,7 +134,10 @@ def write_video(
     return path
 
 
-def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: float) -> Iterator[NDArray[np.uint8]]:
+def _pictures(
+    recording: Recording, fps: int, size: tuple[int, int], speed: float,
+    inscribe: Callable[[NDArray[np.uint8], float], None] | None,
+) -> Iterator[NDArray[np.uint8]]:  # fmt: skip
     scene, time = recording.require_scene(), recording.time
     span = float(time[-1] - time[0])
     count = span / speed * fps
@@ -143,7 +163,50 @@ def _pictures(recording: Recording, fps: int, size: tuple[int, int], speed: floa
         right, down, deep = np.moveaxis((corners @ R.swapaxes(-1, -2) + (p - targets)[:, None]) @ camera.axes.T, -1, 0)
         wide = np.maximum(np.abs(right) * size[1] / size[0], np.abs(down))
         distance = max(distance, float((MARGIN * wide / OPENING - deep).max()))
-    return (renderer.picture(each, target, -distance * ahead) for each, target in zip(q, targets, strict=True))
+
+    def picture(k: int) -> NDArray[np.uint8]:
+        made = renderer.picture(q[k], targets[k], -distance * ahead)
+        if inscribe is not None:
+            inscribe(made, float(at[k]))
+        return made
+
+    return _in_threads(picture, len(q))
+
+
+def _in_threads(make: Callable[[int], NDArray[np.uint8]], n: int) -> Iterator[NDArray[np.uint8]]:
+    """Pictures 0 to n − 1, in this order; several are made at once, while another one is used."""
+    threads, coming = min(os.cpu_count() or 1, AT_ONCE), deque[Future[NDArray[np.uint8]]]()
+    with ThreadPoolExecutor(threads, thread_name_prefix="delassus film") as pool:
+        try:
+            for k in range(n):
+                coming.append(pool.submit(make, k))
+                if len(coming) > threads:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:
+            for future in coming:
+                future.cancel()
+
+
+def _inscribe(speed: float, size: tuple[int, int]) -> Callable[[NDArray[np.uint8], float], None]:
+    """What writes a time (s) on a picture, and the speed if that is not 1."""
+    require("PIL", "video", "text on films")
+    from PIL import Image, ImageDraw, ImageFont
+
+    letters = max(size[1] // LETTERS, 8)
+    font: Any = ImageFont.load_default(letters)
+    added = f"   {speed:g} x" if speed != 1.0 else ""
+
+    def inscribe(picture: NDArray[np.uint8], time: float) -> None:
+        text, margin = f"{time:.2f} s{added}", letters // 2
+        mask = Image.new("L", (min(letters * len(text), size[0] - margin), min(2 * letters, size[1] - margin)))
+        ImageDraw.Draw(mask).text((0, 0), text, font=font, fill=255)
+        part = picture[margin : margin + mask.height, margin : margin + mask.width]
+        ink = np.asarray(mask, np.float32)[:, :, None] / 255
+        part[:] = part + ink * (np.array(INK, np.float32) - part)
+
+    return inscribe
 
 
 def _calm(way: Array, window: int) -> Array:
@@ -160,7 +223,7 @@ def _write_mp4(pictures: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> N
 
     first = next(pictures)
     given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{first.shape[1]}x{first.shape[0]}", "-r", str(fps)]
-    made = ["-c:v", "libx264", "-crf", str(CRF), "-pix_fmt", "yuv420p", "-f", "mp4", f"file:{path}"]
+    made = ["-c:v", "libx264", "-preset", PRESET, "-crf", str(CRF), "-pix_fmt", "yuv420p", "-f", "mp4", f"file:{path}"]
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *given, "-i", "-", *made]
     with TemporaryFile() as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as ffmpeg:
         assert ffmpeg.stdin is not None

@@ -13,6 +13,7 @@ from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.urdf.colliders import Found
 from delassus.model.description import unique_name
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Solid, Sphere
+from delassus.spatial.rotations import Array
 
 EXPECTED = "a path, the text of a description, a name, or a mujoco.MjModel or mujoco.MjSpec"
 
@@ -21,6 +22,9 @@ MATERIAL = ("friction", "torsional", "rolling")
 
 TORSIONAL, ROLLING = 4, 6
 """``condim`` from which on geoms have such friction."""
+
+UNSAID = np.array([0.5, 0.5, 0.5, 1.0])
+"""Colour of geoms for which a file says none."""
 
 SEEN = 2
 """MuJoCo shows geoms of the groups up to this one."""
@@ -50,7 +54,7 @@ def colliders_of_model(given: Any, visual: bool, moved: Collection[str] = ()) ->
         else:
             link, pose = bodies[body], (rotation_of(model.geom_quat[g]), model.geom_pos[g].copy())
         shape = _shape(model, g, names[g], bodies[body], visual)
-        found.append((link, names[g], shape, pose, _friction(model, g)))
+        found.append((link, names[g], shape, pose, {**_friction(model, g), **_looks(model, g)}))
     return found
 
 
@@ -82,6 +86,21 @@ def _friction(model: NamedModel, g: int) -> dict[str, float]:
     """Friction coefficient of a geom, also with ``condim`` 1 (others may count it), and lengths of its ``condim``."""
     own = _surface(model, g)
     return {**dict(zip(MATERIAL, own.alone, strict=True)), "friction": own.friction}
+
+
+def _looks(model: NamedModel, g: int) -> dict[str, Array]:
+    """``rgba`` of a geom as MuJoCo shows it, textures by their means; none where the file leaves MuJoCo's grey."""
+    own, material = np.array(model.geom_rgba[g], float), int(model.geom_matid[g])
+    if np.any(own != UNSAID) or material < 0:
+        return {"rgba": np.clip(own, 0.0, 1.0)} if np.any(own != UNSAID) else {}
+    rgba = np.array(model.mat_rgba[material], float)
+    role = int(model.mujoco.mjtTextureRole.mjTEXROLE_RGB)
+    if (texture := int(model.mat_texid[material, role])) >= 0:
+        channels, first = int(model.tex_nchannel[texture]), int(model.tex_adr[texture])
+        size = channels * int(model.tex_height[texture]) * int(model.tex_width[texture])
+        mean = model.tex_data[first : first + size].reshape(-1, channels).mean(axis=0) / 255.0
+        rgba[:3] *= mean[:3] if channels > 2 else mean[0]
+    return {"rgba": np.clip(rgba, 0.0, 1.0)}
 
 
 def surfaces_of_model(given: Any) -> tuple[dict[str, GeomSurface], dict[tuple[str, str], dict[str, float]]]:

@@ -595,6 +595,7 @@ def of_simulators(folder):
         "simulate.Recording.load": (simulate.Recording.load, {"path": saved, "scene": scene}),
         "simulate.save_checkpoint": (simulate.save_checkpoint, {"sim": simulator(), "path": folder / "checkpoint.npz"}),
         "simulate.load_checkpoint": (simulate.load_checkpoint, {"scene": scene, "path": checkpoint}),
+        "pictures.export": (pictures.export, {"recording": recording, "path": folder / "f.mcap"}),
         "pictures.write_video": (pictures.write_video, {"recording": recording, "path": folder / "f.gif", "fps": 10,
             "size": (32, 32), "speed": 1.0}),
         "pictures.view": (lambda **given: pictures.view(block=False, **given).stop(), {"source": recording,

@@ -18,8 +18,8 @@ import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere
-from delassus.pictures import guard
-from delassus.pictures.viewer import Live, Replay, player_of, view
+from delassus.pictures import guard, view
+from delassus.pictures.players import Live, Replay, player_of
 from internals import Recorder, boxes, pendulum
 
 pytest.importorskip("viser")

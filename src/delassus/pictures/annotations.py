@@ -27,8 +27,8 @@ PLANE = 20.0
 THINNEST = 1e-4
 """Least semi-axis (m) of ellipsoids of inertia: a thin rod has none across."""
 
-FORCE_COLOUR, PATH_COLOUR, LOOP_COLOUR = (220, 30, 30), (30, 30, 200), (200, 0, 160)
-"""Of contact forces, what a controller plans, and loops."""
+FORCE_COLOUR, PATH_COLOUR, LOOP_COLOUR, PULL_COLOUR = (220, 30, 30), (30, 30, 200), (200, 0, 160), (20, 170, 60)
+"""Of contact forces, what a controller plans, loops, and the line to what is pulled."""
 
 INERTIA_COLOUR, COLLIDER_COLOUR, CENTRE_COLOUR, WHOLE_COLOUR = (90, 160, 90), (0, 150, 170), (250, 170, 0), (230, 60, 0)
 """Of ellipsoids of inertia, colliders, and centres of mass: of links, and of the whole."""

@@ -32,11 +32,14 @@ from delassus.spatial.rotations import Array, matrix_to_quaternion
 LAYERS = ("Contact forces", "Link frames", "Inertias", "Centres of mass", "Loops", "Colliders")
 """What can be shown or not."""
 
+INSIDE = {"Link frames", "Inertias", "Centres of mass"}
+"""Layers for which bodies become clear."""
+
 LARGE = 4.0
 """Fixed shapes that are larger by this factor than what moves, such as terrain, need not be in the first picture."""
 
 CLEAR = 0.35
-"""Opacity of shapes through which others are seen."""
+"""Opacity of bodies where something inside them is shown."""
 
 Grab = Callable[[int, Any], None]
 """What a drag of the mouse on a link calls: its index, and viser's event."""
@@ -56,14 +59,13 @@ class Meshes:
         for shape in shapes:
             key = (shape.vertices.tobytes(), shape.faces.tobytes(), shape.link < 0)
             alike.setdefault(key, []).append(shape)
-        self._batches, self._handles, self._shown = list[tuple[Any, list[int]]](), list[Any](), True
-        opacity = CLEAR if name == "Inertias" else None
+        self._batches, self._handles = list[tuple[Any, list[int]]](), list[Any]()
+        self._shown, self._opacity = True, 1.0
         for number, group in enumerate(alike.values()):
             first, links = group[0], [shape.link for shape in group]
             if len(group) == 1 or first.link < 0:
-                look = {"color": first.colour[:3], "opacity": opacity}
                 node = f"{place(first.link)}/surface of {name} {number}"
-                handle = server.scene.add_mesh_simple(node, first.vertices, first.faces, **look)
+                handle = server.scene.add_mesh_simple(node, first.vertices, first.faces, color=first.colour[:3])
             else:
                 handle = server.scene.add_batched_meshes_simple(
                     f"{root}/surfaces of {name} {number}",
@@ -72,7 +74,6 @@ class Meshes:
                     np.tile([1.0, 0.0, 0.0, 0.0], (len(group), 1)),
                     np.zeros((len(group), 3)),
                     batched_colors=np.array([shape.colour[:3] for shape in group], np.uint8),
-                    opacity=opacity,
                     lod="off",
                 )
                 self._batches.append((handle, links))
@@ -91,12 +92,12 @@ class Meshes:
         for handle, links in self._batches:
             handle.batched_wxyzs, handle.batched_positions = rotations[links], positions[links]
 
-    def show(self, shown: bool) -> None:
-        """Show, or hide."""
-        if shown != self._shown:
-            self._shown = shown
+    def show(self, shown: bool, opacity: float) -> None:
+        """Show, or hide; less than an opacity of 1 lets see what is inside."""
+        if (shown, opacity) != (self._shown, self._opacity):
+            self._shown, self._opacity = shown, opacity
             for handle in self._handles:
-                handle.visible = shown
+                handle.visible, handle.opacity = shown, None if opacity == 1.0 else opacity
 
 
 class Drawing:
@@ -166,7 +167,8 @@ class Drawing:
             for k, handle in self._links.items():
                 handle.wxyz, handle.position = rotations[k], p[k]  # viser sends those that have changed
             for name, meshes in self._meshes.items():
-                meshes.show((name == "Shapes" and "Colliders" not in layers) or name in layers)
+                bodies = "Colliders" if "Colliders" in layers else "Shapes"
+                meshes.show(name in layers or name == bodies, CLEAR if name == bodies and layers & INSIDE else 1.0)
                 meshes.update(rotations, p)
             self._axes(rotations, p, "Link frames" in layers)
             self._annotate(instant, poses, layers)
@@ -175,13 +177,13 @@ class Drawing:
 
     def _layers(self, layers: set[str]) -> None:
         """Make the meshes of layers that are shown for the first time."""
-        makes: dict[str, tuple[Callable[[], list[Triangles]], Grab | None]] = {
-            "Inertias": (lambda: ellipsoids(self._scene.tree), None),
-            "Colliders": (lambda: collider_surfaces(self._scene), self._grab),
+        makes: dict[str, Callable[[], list[Triangles]]] = {
+            "Inertias": lambda: ellipsoids(self._scene.tree),
+            "Colliders": lambda: collider_surfaces(self._scene),
         }
-        for name, (make, grab) in makes.items():
+        for name, make in makes.items():
             if name in layers and name not in self._meshes:
-                self._meshes[name] = Meshes(self._server, self._root, name, self._place, make(), grab)
+                self._meshes[name] = Meshes(self._server, self._root, name, self._place, make(), self._grab)
 
     def _axes(self, rotations: Array, positions: Array, shown: bool) -> None:
         if (handle := self._handles.get("axes")) is None:

@@ -34,7 +34,7 @@ AWAY = np.array([0.35, -1.25, 0.45])
 MARGIN = 1.25
 """How much larger a picture is than what is in it."""
 
-NARROW = 1.6
+NARROW = 1.3
 """The same once more, where the controls cover half of a narrow page."""
 
 BESIDE = np.array([[0.25, 0.0, 0.0], [0.0, 0.0, -0.9]])

@@ -595,10 +595,11 @@ def of_simulators(folder):
         "simulate.Recording.load": (simulate.Recording.load, {"path": saved, "scene": scene}),
         "simulate.save_checkpoint": (simulate.save_checkpoint, {"sim": simulator(), "path": folder / "checkpoint.npz"}),
         "simulate.load_checkpoint": (simulate.load_checkpoint, {"scene": scene, "path": checkpoint}),
+        "pictures.export": (pictures.export, {"recording": recording, "path": folder / "f.mcap"}),
         "pictures.write_video": (pictures.write_video, {"recording": recording, "path": folder / "f.gif", "fps": 10,
             "size": (32, 32), "speed": 1.0}),
         "pictures.view": (lambda **given: pictures.view(block=False, **given).stop(), {"source": recording,
-            "port": 8080, "host": "127.0.0.1"}),
+            "port": 8080, "host": "127.0.0.1", "backend": "browser"}),
         "pictures.view: block": (  # True would wait for somebody who interrupts it
             lambda block: isinstance(block, bool | np.bool_) or pictures.view(recording, block=block).stop(),
             {"block": False},

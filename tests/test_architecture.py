@@ -56,7 +56,7 @@ LARGE = {"step_derivatives", "distance"}
 
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
-    "clarabel", "viser", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
+    "clarabel", "viser", "mcap", "rerun", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
     "imageio_ffmpeg", "PIL", "cuda", "cupy", "yaml", "stable_baselines3", "rsl_rl", "tensordict",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only; `delassus.gym` alone needs its own at once."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -12,14 +14,15 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere
-from delassus.pictures import guard
-from delassus.pictures.viewer import Live, Replay, player_of, view
+from delassus.pictures import guard, view
+from delassus.pictures.players import Instant, Live, Replay, player_of
 from internals import Recorder, boxes, pendulum
 
 pytest.importorskip("viser")
@@ -149,8 +152,11 @@ def test_every_shape_and_force_can_be_drawn():
         viewer._thread.join()
         for show in (True, False, True):
             paths = arm.random(2)[:4].reshape(1, -1, 1) * np.ones(3) if show else np.zeros((0, 0, 3))
-            viewer._drawing.update(arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), show, paths, follow=True)
-            assert ("/paths" in viewer._server.scene._handle_from_node_name) == show
+            instant = Instant(0.0, arm.random(1), np.zeros((2, 3)), np.ones((2, 3)), paths)
+            viewer._drawings[0].update(instant, viewer._layers if show else ())
+            names = set(viewer._server.scene._handle_from_node_name)
+            assert {f"/world0/{name}" for name in ("paths", "contacts", "centres")} <= names or not show
+            assert ("/world0/contacts" in names) == show
     finally:
         viewer.stop()
 
@@ -258,3 +264,165 @@ def test_a_recording_from_a_file_needs_its_scene(tmp_path):
     with pytest.raises(ds.DelassusError, match="port"):
         view(ready, port=0, block=False)
     player_of(type(recording).load(tmp_path / "r.npz", scene=ready.scene))
+
+
+def person(handle, value=None):
+    """What a change by somebody at the page does."""
+    if value is not None:
+        handle.value = value
+    for callback in handle._impl.update_cb:
+        callback(SimpleNamespace(client=object(), target=handle))
+
+
+@contextlib.contextmanager
+def page(source):
+    """A viewer that only moves when it is told to: `after` is what its thread would do."""
+    viewer = view(source, port=free_port(), block=False)
+    try:
+        viewer.play(False)
+        viewer._stopped.set()
+        viewer._thread.join()
+        yield viewer
+    finally:
+        viewer.stop()
+
+
+def after(viewer):
+    while viewer._todo:
+        viewer._todo.popleft()()
+    viewer._told_at = -1.0
+    viewer._show([player.instant() for player in viewer.players])
+
+
+def test_sliders_keyframes_and_buttons_move_a_simulation():
+    arm = ds.mechanisms.chain(3)
+    arm = dataclasses.replace(arm, keyframes={"bent": np.array([0.1, 0.2, 0.3])})
+    scene = ds.Scene({"arm": arm}).add("box", Box(0.1, 0.1, 0.1), mass=1.0, at=(3, 0, 0))
+    with page(ds.Simulator(scene, v0=np.ones(9))) as viewer:
+        (live,), sim = viewer.players, viewer.players[0].sim
+        assert [index for _, index, _ in viewer._joints] == [0, 1, 2]
+        viewer.play()
+        person(viewer._joints[1][2], 0.7)
+        assert not viewer._playing
+        after(viewer)
+        assert sim.q[1] == 0.7 and not sim.v.any() and np.array_equal(sim.q[3:6], [3, 0, 0])
+        person(viewer._menus[0], "arm/bent")
+        after(viewer)
+        assert np.array_equal(sim.q[:3], [0.1, 0.2, 0.3])
+        assert np.allclose([slider.value for _, _, slider in viewer._joints], [0.1, 0.2, 0.3], atol=0.01)
+        viewer.step()
+        after(viewer)
+        assert live.instant().time == sim.dt
+        viewer.restart()
+        after(viewer)
+        assert sim.time == 0.0 and sim.v.all()
+        person(viewer._slider, 0.5)
+        assert viewer._speed == 0.5
+        assert f'src="{viewer.url}"' in viewer._repr_html_()
+
+
+def test_the_mouse_pulls_a_point_as_a_damped_spring_of_its_mean_mass():
+    """Against G of a point and forward dynamics, on a link amid a tree that moves, beside another robot."""
+    arm = ds.mechanisms.comb(4)
+    scene = ds.Scene({"box": ds.mechanisms.free_body(2.0, np.diag([0.1, 0.2, 0.3])), "arm": arm}, gravity=np.zeros(3))
+    rng = np.random.default_rng(3)
+    sim = ds.Simulator(
+        scene, q0=scene.tree.random(rng), v0=rng.normal(size=scene.tree.nv), passive="none", limits=False
+    )
+    q, v = sim.q[7:], sim.v[6:]
+    name, point, target = arm.link_names[2], rng.normal(size=3), rng.normal(size=3)
+    frame = ds.Frame(name, point)
+    G = ds.delassus(arm, [ds.Point(frame)], q)
+    J = ds.frame_jacobian(arm, q, frame, reference="local-world-aligned")[:3]
+    away = target - ds.forward_kinematics(arm, q, frame)[:3, 3]
+    force = 3.0 / np.trace(G) * (100.0 * away - 20.0 * J @ v)
+    pushed, free = (ds.forward_dynamics(arm, q, v, tau, gravity=np.zeros(3)).qdd for tau in (J.T @ force, 0.0 * v))
+    with page(sim) as viewer:
+        drawing, (live,) = viewer._drawings[0], viewer.players
+        grab, start = viewer._grab_of(live, 0), ds.forward_kinematics(arm, q, frame)[:3, 3]
+        grab(3, SimpleNamespace(phase="start", start_position=start, end_position=start))
+        grab(3, SimpleNamespace(phase="update", start_position=start, end_position=target))
+        after(viewer)
+        assert np.allclose(drawing._handles["pulled"].points, [[start, target]], atol=1e-6)
+        before = sim.v.copy()
+        live._drag(live._grip)
+        assert np.allclose(sim.v[6:] - before[6:], sim.dt * (pushed - free), rtol=1e-9, atol=1e-12)
+        assert np.array_equal(sim.v[:6], before[:6])
+        for _ in range(200):
+            live.step()
+        end = ds.forward_kinematics(arm, sim.q[7:], frame)[:3, 3]
+        assert np.linalg.norm(end - target) < np.linalg.norm(start - target)
+        grab(3, SimpleNamespace(phase="end", start_position=end, end_position=target))
+        after(viewer)
+        assert live.pulled is None and "pulled" not in drawing._handles
+
+
+def test_worlds_stand_side_by_side_and_are_in_view():
+    ready = boxes(1)
+    recording = ready.simulator().run(0.05, record=Recorder())
+    with page([ready, recording, pendulum(3)]) as viewer:
+        offsets = np.array([drawing.offset for drawing in viewer._drawings])
+        assert len(np.unique(offsets, axis=0)) == 3 and viewer._time is None
+        camera = viewer._server.initial_camera
+        for drawing, player in zip(viewer._drawings, viewer.players, strict=True):
+            for handle in drawing._meshes["Shapes"]._handles:
+                link = next((k for k, h in drawing._links.items() if handle.name.startswith(h.name + "/")), -1)
+                pose = ds.forward_kinematics(player.scene.tree, player.instant().q)[link] if link >= 0 else np.eye(4)
+                seen = handle.vertices @ pose[:3, :3].T + pose[:3, 3] + drawing.offset - camera.position
+                ahead = np.subtract(camera.look_at, camera.position)
+                angles = np.arccos(seen @ ahead / np.linalg.norm(seen, axis=1) / np.linalg.norm(ahead))
+                assert angles.max() < camera.fov / 2
+    with page([recording, recording]) as viewer:
+        person(viewer._time, 0.05)
+        after(viewer)
+        assert [player.instant().time for player in viewer.players] == [recording.time[-1]] * 2
+        viewer.restart()
+        viewer.step()
+        after(viewer)
+        assert viewer.players[0].instant().time == recording.time[1]
+    with pytest.raises(ds.DelassusError, match="empty list"):
+        view([], block=False)
+
+
+def test_layers_show_inertias_centres_and_loops():
+    """Ellipsoids have the inertia of links; centres and ends of loops are where kinematics has them."""
+    rng = np.random.default_rng(0)
+    arm = ds.mechanisms.chain(3)
+    q, ends = arm.random(rng), [ds.Frame(name, rng.normal(size=3)) for name in ("link3", "link1")]
+    places = ds.forward_kinematics(arm, q, ends)[:, :3, 3]
+    rod = ds.Distance(*ends, length=float(np.linalg.norm(places[1] - places[0])))
+    with page(ds.Simulator(ds.Scene(arm, loops=[rod]), q0=q)) as viewer:
+        for box in viewer._layers.values():
+            box.value = True
+        after(viewer)
+        drawing = viewer._drawings[0]
+        handles = drawing._handles
+        assert np.allclose(handles["loops"].points, [places], atol=1e-6)
+        assert np.allclose(handles["centres"].points[-1], ds.centre_of_mass(arm, q), atol=1e-6)
+        poses = ds.forward_kinematics(arm, q)
+        assert np.allclose(handles["axes"].batched_positions, poses[:, :3, 3], atol=1e-6)
+        for handle, H in zip(drawing._meshes["Inertias"]._handles, arm.inertias, strict=True):
+            mesh = Mesh(handle.vertices.astype(float), handle.faces, convex=False)
+            found, c = mesh.inertia(H[0, 0]), mesh.center_of_mass
+            assert np.allclose(c, [H[5, 1] / H[0, 0], H[3, 2] / H[0, 0], H[4, 0] / H[0, 0]], atol=1e-6)
+            assert np.allclose(
+                found + H[0, 0] * (c @ c * np.eye(3) - np.outer(c, c)), H[3:, 3:], atol=0.03 * found.max()
+            )
+        assert not any(h.visible for h in drawing._meshes["Shapes"]._handles)
+        viewer._layers["Colliders"].value = viewer._layers["Loops"].value = False
+        after(viewer)
+        assert all(h.visible for h in drawing._meshes["Shapes"]._handles) and "loops" not in drawing._handles
+
+
+def test_rerun_shows_a_simulation(tmp_path, monkeypatch):
+    rerun = pytest.importorskip("rerun")
+    monkeypatch.setattr(rerun.RecordingStream, "spawn", lambda stream: stream.save(tmp_path / "live.rrd"))
+    viewer = view(pendulum(2), backend="rerun", block=False)
+    stop = time.monotonic() + PATIENCE
+    while viewer.players[0].instant().time < 0.01:
+        assert time.monotonic() < stop
+        time.sleep(0.05)
+    viewer.stop()
+    assert (tmp_path / "live.rrd").stat().st_size > 0
+    with pytest.raises(ds.DelassusError, match="backend"):
+        view(pendulum(2), backend="vnc", block=False)

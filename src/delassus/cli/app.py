@@ -395,7 +395,7 @@ def simulate(
         Path | None, typer.Option(help="Film it into this .mp4, .webp or .gif file; needs the extra video.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Write all samples to this .npz or .h5 file; .h5 needs the extra record.")
+        Path | None, typer.Option(help="Write all samples to this file: .npz; .h5, .mcap and .rrd need extras.")
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save the state at the end to this .npz or .h5 file.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on from the state in this file of --checkpoint.")] = None,

@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,9 +22,11 @@ from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
 from delassus.formats.load import find_description
 from delassus.formats.names import example_robot_files
+from delassus.pictures.exports import EXPORTS, check_export, export
+from delassus.pictures.players import Live, Replay
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
-from delassus.pictures.viewer import Live, Replay, Viewer
+from delassus.pictures.viewer import Viewer
 from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
 from delassus.scenes.mppi import MPPI
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
@@ -159,7 +162,8 @@ def run(
     if recorded:
         recording = recorder.finish(sim)
         if "record" in files:
-            console.print(f"recording: {recording.save(files['record'])}, {len(recording):,} samples", highlight=False)
+            save = partial(export, recording) if files["record"].suffix in EXPORTS else recording.save
+            console.print(f"recording: {save(files['record'])}, {len(recording):,} samples", highlight=False)
         if "plot" in files:
             console.print(f"figure: {_draw(ready, recording, files['plot'])}", highlight=False)
         if "video" in files:
@@ -243,7 +247,8 @@ def _check(options: dict[str, Any], files: dict[str, Path], duration: float | No
     """Refuse what cannot be done before any work begins."""
     for name, what in (("record", "recording"), ("checkpoint", "checkpoint")):
         if name in files:
-            check_target(files[name], what)
+            exported = name == "record" and files[name].suffix in EXPORTS
+            (check_export(files[name]) if exported else check_target(files[name], what))
     if "plot" in files:
         if files["plot"].suffix not in FIGURES:
             came = str(files["plot"])

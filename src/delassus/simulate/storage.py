@@ -42,7 +42,8 @@ def check_target(path: str | Path, kind: str) -> Path:
     """Check that ``path`` ends like a format that can be written and read here, and return it."""
     if not isinstance(path, str | Path) or Path(path).suffix not in (".npz", ".h5"):
         wanted = "a name that ends in .npz or .h5"
-        raise ConfigurationError(f"file of a {kind}", wanted, shown(path), "Choose NPZ or HDF5.")
+        advice = "Choose NPZ or HDF5; delassus.pictures.export writes recordings as .mcap and .rrd."
+        raise ConfigurationError(f"file of a {kind}", wanted, shown(path), advice)
     if Path(path).suffix == ".h5":
         require("h5py", "record", "HDF5 files")
     return Path(path)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,15 @@ from delassus.formats.load import example_robot_files, find_description
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
 from delassus.pictures.viewer import Live, Replay, Viewer
-from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
+from delassus.scenes import SCENES, ReadyScene
 from delassus.scenes.mppi import MPPI
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
 
-SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
-    {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}
-)
-COUNTED = ("pendulum", "boxes")
-"""Scenes with a number of links."""
+COUNTED = [name for name, make in SCENES.items() if "n" in signature(make).parameters]
+"""Scenes with a number of links or bodies."""
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -65,7 +62,7 @@ def make_scene(name: str, of_scene: dict[str, Any], of_robot: dict[str, Any]) ->
         given = ", ".join(f"--{option}" for option in of_robot)
         raise ConfigurationError(given, "a file or robot", f"the scene {name}", "Leave it out.")
     if "links" in of_scene and name not in COUNTED:
-        raise ConfigurationError("--links", f"a scene of {' or '.join(COUNTED)}", name, "Leave --links out.")
+        raise ConfigurationError("--links", f"a scene of {', '.join(COUNTED)}", name, "Leave --links out.")
     if "terrain" in of_scene and name != "mppi":
         raise ConfigurationError("--terrain", "the scene mppi", name, "Leave --terrain out.")
     return SCENES[name](*of_scene.values())
@@ -221,6 +218,9 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
         rows["replans"] = f"{len(replans):,}"
         rows["time per replan, median"] = f"{statistics.median(r.duration for r in replans) * 1e3:.1f} ms"
         rows["residual of planned steps, worst"] = f"{max(r.residual for r in replans):.1e} m/s"
+    if ready.check is not None and sim.time >= ready.duration - 0.5 * sim.dt:
+        holds, measured = ready.check(sim)
+        rows["what it is to show"] = f"{measured}: {'holds' if holds else 'does not hold'}"
     return table("", ("what", "value"), rows.items())
 
 

@@ -1,0 +1,76 @@
+"""Scenes of the gallery: each shows what it is there for, in few lines of public names, and has its picture."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import delassus as ds
+from delassus import scenes
+from delassus.scenes import SCENES, ReadyScene
+from internals import cli
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path for path in Path(scenes.__file__).parent.glob("*/*.py") if path.name != "__init__.py")
+SMALLER = {"dominoes": {"n": 12}}
+"""Options of scenes that show the same with less."""
+
+pytestmark = pytest.mark.usefixtures("one_lane")
+
+
+@pytest.mark.parametrize("name", [name for name, make in SCENES.items() if make.__module__.count(".") > 2])
+def test_a_scene_shows_what_it_is_there_for(name):
+    ready = SCENES[name](**SMALLER.get(name, {}))
+    sim = ready.simulator()
+    assert ready.name == name and ready.check is not None
+    sim.run(ready.duration, ready.controller)  # warns of steps that are not solved
+    holds, measured = ready.check(sim)
+    assert holds, measured
+
+
+def test_a_run_of_a_scene_ends_with_what_it_showed():
+    arguments = ["simulate", "dominoes", "--links", "2"]
+    told = [CliRunner().invoke(cli.app, [*arguments, *more]).output for more in ([], ["--duration", "0.01"])]
+    assert ["2 of 2 dominoes have fallen: holds" in text for text in told] == [True, False]
+
+
+def named(tree):
+    """Dotted names in a file, with modules for the names that they were imported as."""
+    aliases, found = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+    return {".".join([aliases.get(x.split(".")[0], ""), *x.split(".")[1:]]) if x.split(".")[0] in aliases else x
+            for x in found}  # fmt: skip
+
+
+def is_public(name):
+    """Whether a name of the package, such as ``delassus.contact.Box``, is listed by the module that has it."""
+    module, rest = ds, name.split(".")[1:]
+    while rest:
+        first, *rest = rest
+        if first not in getattr(module, "__all__", [first]):
+            return False
+        module = getattr(module, first)
+    return True
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_scene_is_a_short_file_of_public_names(path):
+    """Its code shows what a user would write: the file of `ReadyScene` is all that it takes from inside."""
+    assert len(path.read_text().splitlines()) <= 60
+    ours = {name for name in named(ast.parse(path.read_text())) if name.startswith("delassus.")}
+    ours.discard(f"{ReadyScene.__module__}.ReadyScene")  # the package itself is not there yet when it imports them
+    assert ours and [name for name in sorted(ours) if not is_public(name)] == []
+
+
+def test_the_command_line_lists_all_scenes():
+    told = CliRunner().invoke(cli.app, ["simulate", "--help"], terminal_width=500).output
+    assert [name for name in SCENES if name not in told] == []

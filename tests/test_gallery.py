@@ -15,7 +15,7 @@ from internals import cli
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in Path(scenes.__file__).parent.glob("*/*.py") if path.name != "__init__.py")
-SMALLER = {"dominoes": {"n": 12}}
+SMALLER = {"dominoes": {"n": 12}, "card-house": {"n": 3}}
 """Options of scenes that show the same with less."""
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -45,10 +45,9 @@ def named(tree):
             aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Attribute):
-            found.add(ast.unparse(node))
-    return {".".join([aliases.get(x.split(".")[0], ""), *x.split(".")[1:]]) if x.split(".")[0] in aliases else x
-            for x in found}  # fmt: skip
+    texts = (ast.unparse(node).split(".") for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    found |= {".".join([aliases[first], *rest]) for first, *rest in texts if first in aliases}
+    return {name for name in found if name.replace(".", "").replace("_", "").isalnum()}  # no calls
 
 
 def is_public(name):

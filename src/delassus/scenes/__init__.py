@@ -9,7 +9,7 @@ from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
 from delassus.scenes.ready import ReadyScene
-from delassus.scenes.things import dominoes
+from delassus.scenes.things import card_house, dominoes, newtons_cradle, rope_bridge
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {
@@ -18,7 +18,10 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "boxes": boxes,
         "quadruped": quadruped,
         "mppi": mppi,
+        "newtons-cradle": newtons_cradle,
         "dominoes": dominoes,
+        "card-house": card_house,
+        "rope-bridge": rope_bridge,
     }
 )
 """Functions of the scenes that ``delassus simulate`` and the gallery know, by name."""
@@ -27,10 +30,13 @@ __all__ = [
     "SCENES",
     "ReadyScene",
     "boxes",
+    "card_house",
     "dominoes",
     "dual_arm",
     "generic_quadruped",
     "mppi",
+    "newtons_cradle",
     "pendulum",
     "quadruped",
+    "rope_bridge",
 ]

@@ -9,7 +9,7 @@ from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
 from delassus.scenes.ready import ReadyScene
-from delassus.scenes.things import card_house, dominoes, newtons_cradle, rope_bridge
+from delassus.scenes.things import bin_of_parts, card_house, conveyor, dominoes, newtons_cradle, rope_bridge
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {
@@ -22,6 +22,8 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "dominoes": dominoes,
         "card-house": card_house,
         "rope-bridge": rope_bridge,
+        "bin": bin_of_parts,
+        "conveyor": conveyor,
     }
 )
 """Functions of the scenes that ``delassus simulate`` and the gallery know, by name."""
@@ -29,8 +31,10 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
 __all__ = [
     "SCENES",
     "ReadyScene",
+    "bin_of_parts",
     "boxes",
     "card_house",
+    "conveyor",
     "dominoes",
     "dual_arm",
     "generic_quadruped",

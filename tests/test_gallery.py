@@ -35,6 +35,22 @@ def test_a_scene_shows_what_it_is_there_for(name):
     assert holds, measured
 
 
+@pytest.mark.parametrize(
+    ("name", "material", "seconds"),
+    [
+        ("newtons-cradle", {"restitution": 0.9}, None),
+        ("card-house", {"friction": 0.2}, 0.2),
+        *((name, {"friction": 0.5}, 0.1) for name in ("dominoes", "rope-bridge", "bin", "conveyor")),
+    ],
+)
+def test_a_check_sees_what_does_not_hold(name, material, seconds):
+    """Balls that lose energy, cards without hold, and what is not yet there."""
+    ready = SCENES[name](**SMALLER.get(name, {}))
+    sim = ds.Simulator(ready.scene.with_material(**material), q0=ready.q0, v0=ready.v0, dt=ready.dt)
+    sim.run(seconds or ready.duration)
+    assert not ready.check(sim)[0]
+
+
 def test_a_run_of_a_scene_ends_with_what_it_showed():
     arguments = ["simulate", "dominoes", "--links", "2"]
     told = [CliRunner().invoke(cli.app, [*arguments, *more]).output for more in ([], ["--duration", "0.01"])]

@@ -34,7 +34,8 @@ def newtons_cradle(n: int = 5) -> ReadyScene:
     (5, 30)
     """
     at = {f"ball{k + 1}": k * (2 * BALL.radius + GAP) for k in range(n)}
-    colliders = [Collider(f"{name}/body", BALL, friction=0.0, restitution=1.0, name=name) for name in at]
+    steel = 0.75, 0.77, 0.8, 1
+    colliders = [Collider(f"{name}/body", BALL, friction=0.0, restitution=1.0, name=name, rgba=steel) for name in at]
     rod, bar = Capsule(0.003, np.hypot(HEIGHT, WIDE) - 0.03), Capsule(0.006, 0.2 * n)
     for y in (-WIDE, WIDE):
         along = np.array([0.0, y, HEIGHT]) / np.hypot(HEIGHT, WIDE)

@@ -19,7 +19,13 @@ FILES = sorted(path for path in Path(scenes.__file__).parent.glob("*/*.py") if p
 OF_THE_GALLERY = [name for name, make in SCENES.items() if make.__module__.count(".") > 2]
 """Those in folders of the scenes: one file each."""
 
-SMALLER = {"dominoes": {"n": 12}, "card-house": {"n": 3}, "bin": {"n": 40}, "conveyor": {"n": 2}}
+SMALLER = {
+    "dominoes": {"n": 12},
+    "rope-bridge": {"n": 8},
+    "card-house": {"n": 3},
+    "bin": {"n": 40},
+    "conveyor": {"n": 2},
+}
 """Options of scenes that show the same with less."""
 
 pytestmark = pytest.mark.usefixtures("one_lane")

@@ -25,11 +25,6 @@ SPEED = 0.5
 def dominoes(n: int = 30) -> ReadyScene:
     """Row of ``n`` dominoes along a bend; a ball rolls against the first one, and the last one falls.
 
-    Raises
-    ------
-    ConfigurationError
-        ``n`` is not a positive whole number.
-
     Examples
     --------
     >>> ready = dominoes(10)

@@ -71,7 +71,7 @@ from delassus.runtime.code import key_of
 from delassus.runtime.cuda import driver
 from delassus.runtime.fallback import exact_steps, solve_states
 from delassus.runtime.rollouts.sub_steps import StepsAgain
-from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
+from delassus.scenes import boxes, pendulum
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint, scene_fingerprint
 from delassus.simulate.recording import ARRAYS, Recorder, Recording
 from delassus.solvers.registry import SOLVERS, ImpulseSolver

@@ -17,17 +17,8 @@ import delassus as ds
 from delassus.contact import SolverStatus
 from delassus.errors import missing_dependency
 from delassus.pictures.plots import FRAMES, centre_motion, centres, summary_figure, swing_figure, walk_figure
-from internals import (
-    Recorder,
-    Recording,
-    boxes,
-    dual_arm,
-    example_robot_files,
-    generic_quadruped,
-    mppi,
-    pendulum,
-    quadruped,
-)
+from delassus.scenes import boxes, dual_arm, generic_quadruped, mppi, pendulum, quadruped
+from internals import Recorder, Recording, example_robot_files
 from tools import on_a_full_disk
 
 pytestmark = pytest.mark.usefixtures("one_lane")

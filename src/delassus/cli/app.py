@@ -96,7 +96,7 @@ def _of(names: Any) -> Callable[[str], list[str]]:
 
 def _scenes(incomplete: str) -> list[str]:
     """Ready-made scenes, and then the same as of `_robots`."""
-    from delassus.cli.simulate import SCENES
+    from delassus.scenes import SCENES
 
     return [*(name for name in SCENES if name.startswith(incomplete)), *_robots(incomplete)]
 
@@ -108,7 +108,9 @@ Robot = Annotated[
 SceneName = Annotated[
     str,
     typer.Argument(
-        help="pendulum, dual-arm, boxes, quadruped or mppi; or a .urdf, .sdf or .xml (MJCF) file or a robot.",
+        help="A ready-made scene: pendulum, dual-arm, boxes, quadruped, mppi, newtons-cradle, dominoes, "
+        "card-house, rope-bridge, bin, conveyor; "
+        "or a .urdf, .sdf or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,
     ),
 ]
@@ -372,7 +374,9 @@ def simulate(
     control: Controls = None,
     root: SceneRoot = None,
     massless: MasslessChoice = MasslessOption.keep,
-    links: Annotated[int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes.")] = None,
+    links: Annotated[
+        int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes, dominoes, parts …")
+    ] = None,
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[
         float | None, typer.Option("--duration", "--seconds", help="Time to simulate (s); the scene's own by default.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,18 +27,15 @@ from delassus.pictures.players import Live, Replay
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
 from delassus.pictures.video import check_video, write_video
 from delassus.pictures.viewer import Viewer
-from delassus.scenes import ReadyScene, boxes, dual_arm, mppi, pendulum, quadruped
+from delassus.scenes import SCENES, ReadyScene
 from delassus.scenes.mppi import MPPI
 from delassus.simulate.checkpoint import load_checkpoint, save_checkpoint
 from delassus.simulate.recording import Recorder, Recording
 from delassus.simulate.simulator import Simulator
 from delassus.simulate.storage import check_target
 
-SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
-    {"pendulum": pendulum, "dual-arm": dual_arm, "boxes": boxes, "quadruped": quadruped, "mppi": mppi}
-)
-COUNTED = ("pendulum", "boxes")
-"""Scenes with a number of links."""
+COUNTED = [name for name, make in SCENES.items() if "n" in signature(make).parameters]
+"""Scenes with a number of links or bodies."""
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -72,7 +69,7 @@ def make_scene(name: str, of_scene: dict[str, Any], of_robot: dict[str, Any]) ->
         given = ", ".join(f"--{option}" for option in of_robot)
         raise ConfigurationError(given, "a file or robot", f"the scene {name}", "Leave it out.")
     if "links" in of_scene and name not in COUNTED:
-        raise ConfigurationError("--links", f"a scene of {' or '.join(COUNTED)}", name, "Leave --links out.")
+        raise ConfigurationError("--links", f"a scene of {', '.join(COUNTED)}", name, "Leave --links out.")
     if "terrain" in of_scene and name != "mppi":
         raise ConfigurationError("--terrain", "the scene mppi", name, "Leave --terrain out.")
     return SCENES[name](*of_scene.values())
@@ -101,7 +98,7 @@ def _of_robot(name: str, control: Sequence[str] = (), hold: bool | None = None, 
     if hold:
         at = f"keyframe {options['keyframe']}" if "keyframe" in options else "its start"
         told = f"{name}, {base_of(tree)}{on}, servos of joints hold it at {at}"
-        return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, None, DURATION, told, HOLDING)
+        return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, None, DURATION, told, options=HOLDING)
     slots = {a.name: k for k, a in enumerate(tree.actuators)}
     if not slots:
         slots = {j.name: v.start for j, v in zip(tree.joints, tree.v_slices, strict=True) if j.nv == 1}
@@ -118,7 +115,7 @@ def _of_robot(name: str, control: Sequence[str] = (), hold: bool | None = None, 
     driven = ", ".join([*([at_start] if at_start else []), *control]) or "no joint torques"
     told = f"{name}, {base_of(tree)}{on}, {driven}"
     how = {"control": "actuators"} if tree.actuators else {}
-    return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told, how)
+    return ReadyScene(tree.name, scene, start, np.zeros(tree.nv), DT, lambda _: given, DURATION, told, options=how)
 
 
 def run(
@@ -240,6 +237,9 @@ def _run(console: Console, ready: ReadyScene, sim: Simulator, steps: int, record
         rows["replans"] = f"{len(replans):,}"
         rows["time per replan, median"] = f"{statistics.median(r.duration for r in replans) * 1e3:.1f} ms"
         rows["residual of planned steps, worst"] = f"{max(r.residual for r in replans):.1e} m/s"
+    if ready.check is not None and sim.time >= ready.duration - 0.5 * sim.dt:
+        holds, measured = ready.check(sim)
+        rows["what it is to show"] = f"{measured}: {'holds' if holds else 'does not hold'}"
     return table("", ("what", "value"), rows.items())
 
 

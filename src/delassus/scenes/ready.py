@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from delassus import Scene, Simulator
 from delassus.simulate.simulator import Controller
 from delassus.spatial.rotations import Array
+
+Check = Callable[[Simulator], tuple[bool, str]]
+"""From the simulator at the end of a run to whether a scene did what it is there for, and what was measured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +33,9 @@ class ReadyScene:
         How long (s) until everything has happened.
     description : str
         One sentence.
+    check : callable or None
+        From the simulator after ``duration`` to whether the scene did what it is there for, and what was measured, in
+        words: ``(True, "30 of 30 dominoes have fallen")``.
     options : mapping of str to Any
         Those of the simulator, such as ``control="pd"``.
     """
@@ -42,6 +48,7 @@ class ReadyScene:
     controller: Controller | None
     duration: float
     description: str
+    check: Check | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def simulator(self, **options: Any) -> Simulator:

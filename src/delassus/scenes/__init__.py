@@ -5,10 +5,11 @@ from types import MappingProxyType
 
 from delassus.scenes.boxes import boxes
 from delassus.scenes.dual_arm import dual_arm
+from delassus.scenes.machines import car, delta, door, gripper, humanoid, tiles
 from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
-from delassus.scenes.ready import ReadyScene
+from delassus.scenes.ready import ReadyScene, urdf_of
 from delassus.scenes.things import dominoes
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
@@ -19,6 +20,12 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "quadruped": quadruped,
         "mppi": mppi,
         "dominoes": dominoes,
+        "tiles": tiles,
+        "gripper": gripper,
+        "door": door,
+        "car": car,
+        "delta": delta,
+        "humanoid": humanoid,
     }
 )
 """Functions of the scenes that ``delassus simulate`` and the gallery know, by name."""
@@ -27,10 +34,17 @@ __all__ = [
     "SCENES",
     "ReadyScene",
     "boxes",
+    "car",
+    "delta",
     "dominoes",
+    "door",
     "dual_arm",
     "generic_quadruped",
+    "gripper",
+    "humanoid",
     "mppi",
     "pendulum",
     "quadruped",
+    "tiles",
+    "urdf_of",
 ]

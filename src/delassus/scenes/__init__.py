@@ -10,7 +10,7 @@ from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
 from delassus.scenes.ready import ReadyScene, urdf_of
-from delassus.scenes.things import dominoes
+from delassus.scenes.things import card_house, dominoes, newtons_cradle, rope_bridge
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {
@@ -19,13 +19,16 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "boxes": boxes,
         "quadruped": quadruped,
         "mppi": mppi,
-        "dominoes": dominoes,
         "tiles": tiles,
         "gripper": gripper,
         "door": door,
         "car": car,
         "delta": delta,
         "humanoid": humanoid,
+        "newtons-cradle": newtons_cradle,
+        "dominoes": dominoes,
+        "card-house": card_house,
+        "rope-bridge": rope_bridge,
     }
 )
 """Functions of the scenes that ``delassus simulate`` and the gallery know, by name."""
@@ -35,6 +38,7 @@ __all__ = [
     "ReadyScene",
     "boxes",
     "car",
+    "card_house",
     "delta",
     "dominoes",
     "door",
@@ -43,8 +47,10 @@ __all__ = [
     "gripper",
     "humanoid",
     "mppi",
+    "newtons_cradle",
     "pendulum",
     "quadruped",
+    "rope_bridge",
     "tiles",
     "urdf_of",
 ]

@@ -27,7 +27,7 @@ def car() -> ReadyScene:
     >>> car().scene.tree.nv
     16
     """
-    x, y = np.meshgrid(np.linspace(-2, 12, 141), np.linspace(-2, 2, 41), indexing="ij")
+    x, y = np.meshgrid(np.linspace(-2, 12, 71), np.linspace(-2, 2, 21), indexing="ij")
     hills = 0.08 * np.sin(2.2 * x) * np.cos(1.5 * y + 0.4 * x) + 0.03 * np.sin(5 * x + 3 * y) + 0.05 * np.sin(0.8 * x)
     text, springs = CHASSIS, []
     for c, (ahead, left) in WHEELS.items():
@@ -44,7 +44,7 @@ def car() -> ReadyScene:
     def controller(sim: ds.Simulator) -> NDArray[np.float64]:
         (x, y), heading, tau = sim.q[:2], 2 * sim.q[5] * np.sign(sim.q[6]), np.zeros(tree.nv)
         speed = np.clip(1.5 * (GOAL - x), -SPEED, SPEED)
-        tau[wheels] = np.clip(8 * (speed / 0.13 - sim.v[wheels]), -25, 25)
+        tau[wheels] = np.clip(3 * (speed / 0.13 - sim.v[wheels]), -25, 25)
         tau[steers] = 60 * (np.clip(-0.8 * y - 1.5 * heading, -0.5, 0.5) - sim.q[np.add(steers, 1)]) - 3 * sim.v[steers]
         return tau
 
@@ -55,4 +55,4 @@ def car() -> ReadyScene:
         return off < 0.3 and leans < 20, f"the car is {off:.2f} m from its goal, and leans by {leans:.0f}°"
 
     told = "a car on springs drives 8 m over hills and stops"
-    return ReadyScene("car", scene, q0, np.zeros(tree.nv), 2e-3, controller, 4.5, told, check)
+    return ReadyScene("car", scene, q0, np.zeros(tree.nv), 5e-3, controller, 4.5, told, check)

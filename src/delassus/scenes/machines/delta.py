@@ -57,4 +57,4 @@ def delta() -> ReadyScene:
         return off < 0.01, f"parts lie within {1000 * off:.1f} mm of where they are to be"
 
     told = "a Delta robot picks three parts up by suction and puts them down"
-    return ReadyScene("delta", scene, q0, np.zeros(scene.tree.nv), 1e-3, controller, STAGE * len(path), told, check)
+    return ReadyScene("delta", scene, q0, np.zeros(scene.tree.nv), 2e-3, controller, STAGE * len(path), told, check)

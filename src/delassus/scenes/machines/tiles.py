@@ -36,4 +36,4 @@ def tiles(*, generic: bool = False) -> ReadyScene:
         return arrived, f"the trunk is {x:.2f} m ahead, {abs(y):.2f} m aside, and has climbed by {climbed:.3f} m"
 
     told = f"{scene.tree.name} walks over tiles and up two stairs"
-    return replace(ready, name="tiles", scene=scene, duration=5.2, description=told, check=check)
+    return replace(ready, name="tiles", scene=scene, duration=5.2, description=told, check=check, dt=2e-3)

@@ -4,15 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import delassus as ds
-from delassus.contact import Box
+from delassus.contact import Box, HalfSpace
 from delassus.scenes.ready import ReadyScene, urdf_of
 
 MACHINE = """
-door   world | revolute z -1.7 0 1 1  | 0 0 0         | box 0.04 0.9 2.0       | 0 0.45 1 | 15  | .66 .48 .30
+door   world | revolute z -1.7 0 1 1  | 0 0 0 0 0 1.5708 | box 0.04 0.9 2.0    | 0 0.45 1 | 15  | .66 .48 .30
 latch  door  | prismatic y -0.03 0 20 | 0 0.89 1      | box 0.014 0.06 0.03    | 0 0 0    | 0.2 | .80 .75 .40
 handle door  | revolute x 0 0.9 0.05  | -0.07 0.82 1  | box 0.02 0.14 0.02     | 0 -.06 0 | 0.3 | .30 .30 .32
 plate  door  | fixed                  | -0.04 0.82 1  | seen box 0.04 0.05 0.2 | 0 0 0    | 0.2 | .30 .30 .32
-beam   world | prismatic x            | -0.5 0.71 1.2 | seen box 0.08 0.08 0.3 | 0 0 0.5  | 4   | .25 .35 .55
+beam   world | prismatic x            | -0.71 -0.5 1.2 0 0 1.5708 | seen box 0.08 0.08 0.3 | 0 0 .5 | 4 | .25 .35 .55
 cross  beam  | prismatic y            | 0 0 0         | seen box 0.06 0.06 0.3 | 0 0 0.3  | 2   | .25 .35 .55
 arm    cross | prismatic z            | 0 0 0         | seen box 0.04 0.04 0.4 | 0 0 0.2  | 2   | .80 .80 .82
 finger arm   | fixed                  | 0 0 0         | box 0.14 0.03 0.03     | 0 0 0    | 0.3 | .90 .45 .15
@@ -33,8 +33,8 @@ def door() -> ReadyScene:
     6
     """
     scene = ds.Scene.from_robot(urdf_of("door", MACHINE), root="fixed", friction=0.3)
-    scene = scene.add("strike", Box(0.02, 0.1, 0.2), at=(0.02, 0.955, 1), friction=0.3)
-    scene = scene.add("lintel", Box(0.1, 1.1, 0.1), at=(0.05, 0.45, 2.06))
+    scene = scene.add("strike", Box(0.1, 0.02, 0.2), at=(-0.955, 0.02, 1), friction=0.3)
+    scene = scene.add("lintel", Box(1.1, 0.1, 0.1), at=(-0.45, 0.05, 2.06)).add("floor", HalfSpace(), at=(0, 0, -0.02))
     draw = ds.JointRows({"latch": 1.0, "handle": 0.03 / 0.9})
     end, hook = ds.Frame("handle", (0, -0.1, 0)), ds.Frame("door", (-0.07, 0.72, 1.2))
     spring = ds.SpringDamper(end, hook, stiffness=200, damping=2, length=0.15)

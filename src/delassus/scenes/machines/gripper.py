@@ -10,7 +10,7 @@ from delassus.scenes.ready import ReadyScene, urdf_of
 MACHINE = """
 bridge world  | prismatic x             | 0 0 0.4    | seen box 0.06 0.7 0.04  | 0 0 0.20  | 4   | .25 .35 .55
 cart   bridge | prismatic y             | 0 0 0      | seen box 0.10 0.1 0.06  | 0 0 0.20  | 2   | .80 .80 .82
-hand   cart   | prismatic z             | 0 0 0      | seen box 0.04 0.04 0.35 | 0 0 0.18  | 1   | .80 .80 .82
+hand   cart   | prismatic z             | 0 0 0      | seen box 0.04 0.04 0.60 | 0 0 0.30  | 1   | .80 .80 .82
 palm   hand   | fixed                   | 0 0 0      | box 0.05 0.14 0.02      | 0 0 0     | 0.2 | .30 .30 .32
 left   hand   | prismatic y -0.05 0.005 | 0 0.05 0   | box 0.03 0.012 0.1      | 0 0 -0.06 | 0.1 | .90 .45 .15
 right  hand   | prismatic y -0.005 0.05 | 0 -0.05 0  | box 0.03 0.012 0.1      | 0 0 -0.06 | 0.1 | .90 .45 .15

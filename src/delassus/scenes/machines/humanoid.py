@@ -4,16 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import delassus as ds
-from delassus.contact import Box, Collider, HalfSpace, Sphere
+from delassus.contact import Box, Capsule, Collider, HalfSpace, Sphere
 from delassus.scenes.ready import ReadyScene, urdf_of
 
-DRIVE = """
-shin        |              |          | seen box 0.04 0.02 0.04  | 0 0 0    | 0.1 | .30 .30 .32
+DRIVE = """shin |              |          | seen box 0.04 0.02 0.04  | 0 0 0    | 0.1 | .30 .30 .32
 crank shin  | continuous y | 0 0 0    | seen box 0.06 0.01 0.02  | .03 0 0  | 0.2 | .90 .45 .15
 cross crank | continuous y | 0.06 0 0 | seen sphere 0.01         | 0 0 0    | .05 | .30 .30 .32
-rod cross   | continuous x | 0 0 0    | seen cylinder 0.008 0.38 | 0 0 -.19 | 0.1 | .80 .80 .82
-"""
-PASSIVE = "cross", "rod", "leg5_joint", "leg6_joint"
+rod cross   | continuous x | 0 0 0    | seen cylinder 0.008 0.38 | 0 0 -.19 | 0.1 | .80 .80 .82"""
+PASSIVE, GREY, BLUE = ("cross", "rod", "leg5_joint", "leg6_joint"), (0.78, 0.79, 0.8, 1.0), (0.25, 0.35, 0.55, 1.0)
 CRATE, MASS, START, PUSH = Box(0.8, 0.8, 1.6), 8.0, 0.78, 1.5
 """Edges of the crate (m), its mass (kg), where it is along x at first (m), and time in which it is pushed (s)."""
 
@@ -27,21 +25,23 @@ def humanoid() -> ReadyScene:
     50
     """
     tree, loops, drive = ds.mechanisms.humanoid(), [], ds.load(urdf_of("drive", DRIVE))
-    shapes = [Collider("torso2", Box(0.2, 0.3, 0.36), (0, 0, 0.2)), Collider("head", Sphere(0.1), (0, 0, 0.1))]
+    shapes = [Collider("torso2", Box(0.2, 0.3, 0.36), (0, 0, 0.2), rgba=BLUE), Collider("head", Sphere(0.1), rgba=GREY)]
     for side in ("left", "right"):
         for own, y in ((f"{side}_outer_", 0.04), (f"{side}_inner_", -0.04)):
             tree = tree.attach(f"{side}_leg4", drive, (0, y, -0.05), prefix=own)
             loops.append(ds.Point(ds.Frame(f"{own}rod", (0, 0, -0.38)), ds.Frame(f"{side}_leg6", (0.06, y, -0.05))))
-        shapes.append(Collider(f"{side}_foot", Box(0.22, 0.1, 0.04), (0.03, 0, -0.02), friction=0.8))
-        shapes.append(Collider(f"{side}_hand", Box(0.08, 0.08, 0.1), (0, 0, -0.05), friction=0.8))
+            shapes.append(Collider(f"{own}rod", Sphere(0.012), (0, 0, -0.38), rgba=BLUE))
+        shapes += [Collider(f"{side}_leg{k}", Capsule(0.05, 0.13), (0, 0, -0.095), rgba=GREY) for k in (3, 4, 5)]
+        shapes += [Collider(f"{side}_arm{k}", Capsule(0.035, 0.06), (0, 0, -0.05), rgba=GREY) for k in range(2, 7)]
+        shapes.append(Collider(f"{side}_foot", Box(0.22, 0.1, 0.04), (0.03, 0, -0.02), friction=0.8, rgba=BLUE))
+        shapes.append(Collider(f"{side}_hand", Box(0.08, 0.08, 0.1), (0, 0, -0.05), friction=0.8, rgba=BLUE))
     scene = ds.Scene(tree, shapes, loops=loops).add("floor", HalfSpace(), friction=0.8)
     scene = scene.add("crate", CRATE, mass=MASS, at=(START, 0, CRATE.z / 2), friction=0.05)
-    bent = {"leg3": -0.3, "leg4": 0.6, "leg5": -0.3, "arm1": np.pi / 2, "arm3": -np.pi / 2}
     held = [name for name in tree.joint_names if name.endswith("_joint")]  # all but those of the drives
     driven = [tree.v_index(name).start for name in tree.joint_names[1:] if not name.endswith(PASSIVE)]
 
     def posture(arm: float) -> NDArray[np.float64]:
-        angles = {**bent, "arm2": -arm, "arm4": arm - np.pi / 2}
+        angles = {"leg3": -0.3, "leg4": 0.6, "leg5": -0.3, "arm1": 1.57, "arm2": -arm, "arm3": -1.57, "arm4": arm - 1.5}
         both = {f"{side}_{joint}_joint": x for side in ("left", "right") for joint, x in angles.items()}
         q = tree.configuration({"root_joint": (0, 0, 1.1431, 0, 0, 0, 1), **both})
         return ds.close_loops(scene.tree, loops, [*q, *scene.start[tree.nq :]], hold=held).q

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 import delassus as ds
-from delassus.contact import Box
+from delassus.contact import Box, Collider
 from delassus.scenes.quadruped import quadruped
 from delassus.scenes.ready import ReadyScene
 
 TILE, STEP, STAIRS, GOAL = 0.25, 0.04, (0.5, 0.75), 1.2
 """Side of a tile and height of a step (m); where stairs begin and where the walk ends, along x (m)."""
+
+COLOURS = (0.75, 0.72, 0.68, 1.0), (0.62, 0.48, 0.40, 1.0)
 
 
 def tiles(*, generic: bool = False) -> ReadyScene:
@@ -25,9 +27,9 @@ def tiles(*, generic: bool = False) -> ReadyScene:
     scene = ready.scene.without("floor")
     for i, x in enumerate(np.arange(-0.5, GOAL + 0.5, TILE)):
         for j, y in enumerate(np.arange(-0.5, 0.5, TILE)):
-            top = STEP * sum(x >= stair for stair in STAIRS)
-            at = (x + TILE / 2, y + TILE / 2, top - 0.1)
-            scene = scene.add(f"tile{i}_{j}", Box(TILE, TILE, 0.2), at=at, friction=0.8)
+            at = (x + TILE / 2, y + TILE / 2, STEP * sum(x >= stair for stair in STAIRS) - 0.1)
+            colour = COLOURS[(i + j) % 2]
+            scene = scene.add(f"tile{i}_{j}", Collider("world", Box(TILE, TILE, 0.2), at, friction=0.8, rgba=colour))
 
     def check(sim: ds.Simulator) -> tuple[bool, str]:
         (x, y, z), up = sim.q[:3], ds.forward_kinematics(scene.tree, sim.q)[0, 2, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,16 @@ from internals import cli
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in Path(scenes.__file__).parent.glob("*/*.py") if path.name != "__init__.py")
-SMALLER = {"dominoes": {"n": 12}, "card-house": {"n": 3}}
+OF_THE_GALLERY = [name for name, make in SCENES.items() if make.__module__.count(".") > 2]
+"""Those in folders of the scenes: one file each."""
+
+SMALLER = {"dominoes": {"n": 12}, "card-house": {"n": 3}, "bin": {"n": 40}, "conveyor": {"n": 2}}
 """Options of scenes that show the same with less."""
 
 pytestmark = pytest.mark.usefixtures("one_lane")
 
 
-@pytest.mark.parametrize("name", [name for name, make in SCENES.items() if make.__module__.count(".") > 2])
+@pytest.mark.parametrize("name", OF_THE_GALLERY)
 def test_a_scene_shows_what_it_is_there_for(name):
     ready = SCENES[name](**SMALLER.get(name, {}))
     sim = ready.simulator()
@@ -75,3 +79,13 @@ def test_a_scene_is_a_short_file_of_public_names(path):
 def test_the_command_line_lists_all_scenes():
     told = CliRunner().invoke(cli.app, ["simulate", "--help"], terminal_width=500).output
     assert [name for name in SCENES if name not in told] == []
+
+
+def test_the_gallery_shows_what_scenes_say_of_themselves():
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    names = re.findall(r"^`delassus simulate ([\w-]+)`; ", page, re.MULTILINE)
+    for name in names:
+        told = SCENES[name]().description
+        assert f"\n{told[0].upper()}{told[1:]}.\n\n![{told}]" in page, name
+        assert (ROOT / "benchmarks" / "figures" / "gallery" / f"{name}.webp").stat().st_size < 60_000
+    assert len(names) == page.count("\n## ") > 5

@@ -110,7 +110,7 @@ SceneName = Annotated[
     typer.Argument(
         help="A ready-made scene: pendulum, dual-arm, boxes, quadruped, mppi, "
         "tiles, gripper, door, car, delta, humanoid, newtons-cradle, dominoes, "
-        "card-house, rope-bridge; "
+        "card-house, rope-bridge, bin, conveyor; "
         "or a .urdf, .sdf or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,
     ),
@@ -369,7 +369,7 @@ def simulate(
     root: SceneRoot = None,
     massless: MasslessChoice = MasslessOption.keep,
     links: Annotated[
-        int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes, dominoes …")
+        int | None, typer.Option(min=1, help="Links of the pendulum, or number of boxes, dominoes, parts …")
     ] = None,
     terrain: Annotated[str | None, typer.Option(help="Of mppi: flat (default) or steps, of 5 cm.")] = None,
     duration: Annotated[

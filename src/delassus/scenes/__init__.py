@@ -10,7 +10,7 @@ from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
 from delassus.scenes.ready import ReadyScene, urdf_of
-from delassus.scenes.things import card_house, dominoes, newtons_cradle, rope_bridge
+from delassus.scenes.things import bin_of_parts, card_house, conveyor, dominoes, newtons_cradle, rope_bridge
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
     {
@@ -29,6 +29,8 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "dominoes": dominoes,
         "card-house": card_house,
         "rope-bridge": rope_bridge,
+        "bin": bin_of_parts,
+        "conveyor": conveyor,
     }
 )
 """Functions of the scenes that ``delassus simulate`` and the gallery know, by name."""
@@ -36,9 +38,11 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
 __all__ = [
     "SCENES",
     "ReadyScene",
+    "bin_of_parts",
     "boxes",
     "car",
     "card_house",
+    "conveyor",
     "delta",
     "dominoes",
     "door",

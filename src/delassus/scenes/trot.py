@@ -30,8 +30,11 @@ SWING = 0.4
 SPEED = 0.4
 """Speed of walking (m/s)."""
 
-LIFT, CLIMB = 0.06, 0.09
-"""How high a foot swings on the spot, and on the way somewhere (m)."""
+LIFT = 0.06
+"""How high a foot swings on the spot (m)."""
+
+CLIMB = 0.09
+"""How high it swings on the way to a goal (m)."""
 
 SPRINGS = np.array([0.0, 0.0, 1500.0, 60.0, 60.0, 10.0])
 """Stiffness of the trunk along and about x, y, z (N/m, N m/rad)."""

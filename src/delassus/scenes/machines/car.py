@@ -13,10 +13,11 @@ CORNER = """
 {c}steer {c}hub   | {turns}              | 0 0 0     | seen box 0.04 0.08 0.04    | 0 0 0        | 1 | .30 .30 .32
 {c}wheel {c}steer | continuous y         | 0 {out} 0 | cylinder 0.13 0.08         | 0 0 0 1.57 0 0 | 2 | .15 .15 .16
 """
-X, Y = 0.34, 0.24
-WHEELS = {"FL": (X, Y), "FR": (X, -Y), "RL": (-X, Y), "RR": (-X, -Y)}
-SPEED, GOAL = 2.5, 8.0
-"""Wanted speed (m/s), and way (m) along x."""
+WHEELS = {"FL": (0.34, 0.24), "FR": (0.34, -0.24), "RL": (-0.34, 0.24), "RR": (-0.34, -0.24)}
+SPEED = 2.5
+"""Wanted speed (m/s)."""
+GOAL = 8.0
+"""Way along x (m)."""
 
 
 def car() -> ReadyScene:

@@ -13,8 +13,6 @@ ROD = """
 {rod}cross {arm} | continuous y | 0.2 {y} 0 | seen sphere 0.01         | 0 0 0      | .02 | .30 .30 .32
 {rod} {rod}cross | continuous x | 0 0 0     | seen cylinder 0.005 0.45 | 0 0 -0.225 | .04 | .80 .80 .82"""
 WAYS = {"a": ((-0.1, -0.1), (-0.1, 0.1)), "b": ((0, -0.12), (0, 0.12)), "c": ((0.1, -0.1), (0.1, 0.1))}
-PART, FLOOR, LOW, HIGH, STAGE, SUCTION = Box(0.04, 0.04, 0.03), -0.5, -0.459, -0.4, 0.15, 20.0
-"""A part; heights of the floor and the platform (m); time of a move (s); force on a part that it touches (N)."""
 
 
 def delta() -> ReadyScene:
@@ -25,6 +23,8 @@ def delta() -> ReadyScene:
     >>> len(delta().scene.loops)
     6
     """
+    part, floor, low, high = Box(0.04, 0.04, 0.03), -0.5, -0.459, -0.4  # heights of the platform where it picks, goes
+    stage, suction = 0.15, 20.0  # time of a move (s), force on a part that the platform touches (N)
     text, loops, motors = HAND, [], ["arm0", "arm1", "arm2"]
     for arm, yaw in zip(motors, 2 * np.pi / 3 * np.arange(3), strict=True):
         c, s = np.cos(yaw), np.sin(yaw)
@@ -34,22 +34,22 @@ def delta() -> ReadyScene:
             loops.append(ds.Point(ds.Frame(rod, (0, 0, -0.45)), ds.Frame("platform", end)))
     scene = ds.Scene.from_robot(urdf_of("delta", text), root="fixed", friction=0.8)
     tree, path = scene.tree, [(0.0, 0.0, -0.353)]
-    path += [(*xy, z) for way in WAYS.values() for xy in way for z in (HIGH, LOW, LOW, HIGH)]
+    path += [(*xy, z) for way in WAYS.values() for xy in way for z in (high, low, low, high)]
     poses = [tree.configuration({**dict.fromkeys(motors, 0.3), "platform": (*p, 0, 0, 0, 1)}) for p in path]
     stations = ds.close_loops(tree, loops, poses, hold=["platform"]).q
-    scene = scene.attach(*loops).add("floor", HalfSpace(), at=(0, 0, FLOOR))
+    scene = scene.attach(*loops).add("floor", HalfSpace(), at=(0, 0, floor))
     for name, (xy, _) in WAYS.items():
-        scene = scene.add(name, PART, mass=0.1, at=(*xy, FLOOR + PART.z / 2), friction=0.8)
+        scene = scene.add(name, part, mass=0.1, at=(*xy, floor + part.z / 2), friction=0.8)
     q0 = np.concatenate([stations[0], scene.start[tree.nq :]])
     *driven, at = (tree.v_index(name).start for name in (*motors, "platform"))
 
     def controller(sim: ds.Simulator) -> NDArray[np.float64]:
         q, tau = sim.q, np.zeros(scene.tree.nv)
-        wanted = [np.interp(sim.time / STAGE, np.arange(len(path)), along) for along in stations[:, driven].T]
+        wanted = [np.interp(sim.time / stage, np.arange(len(path)), along) for along in stations[:, driven].T]
         tau[driven] = 80 * (wanted - q[driven]) - 2 * sim.v[driven] - 0.6 * np.cos(q[driven])
-        for name in WAYS if 2 <= int(sim.time / STAGE) % 8 <= 5 else ():
-            gap = q[at : at + 3] - q[scene.q_slice(name)][:3] - (0, 0, LOW - FLOOR - PART.z / 2)
-            tau[[scene.v_slice(name).start + 2, at + 2]] += np.array([SUCTION, -SUCTION]) * (np.linalg.norm(gap) < 0.01)
+        for name in WAYS if 2 <= int(sim.time / stage) % 8 <= 5 else ():
+            gap = q[at : at + 3] - q[scene.q_slice(name)][:3] - (0, 0, low - floor - part.z / 2)
+            tau[[scene.v_slice(name).start + 2, at + 2]] += np.array([suction, -suction]) * (np.linalg.norm(gap) < 0.01)
         return tau
 
     def check(sim: ds.Simulator) -> tuple[bool, str]:
@@ -57,4 +57,4 @@ def delta() -> ReadyScene:
         return off < 0.01, f"parts lie within {1000 * off:.1f} mm of where they are to be"
 
     told = "a Delta robot picks three parts up by suction and puts them down"
-    return ReadyScene("delta", scene, q0, np.zeros(scene.tree.nv), 2e-3, controller, STAGE * len(path), told, check)
+    return ReadyScene("delta", scene, q0, np.zeros(scene.tree.nv), 2e-3, controller, stage * len(path), told, check)

@@ -20,8 +20,6 @@ finger arm   | fixed                  | 0 0 0         | box 0.14 0.03 0.03     |
 TIMES = 0.0, 0.4, 0.8, 1.0, 1.4, 2.0, 3.2
 PLACES = (0, 0, 0), (0.38, 0, 0), (0.5, 0, 0), (0.4, 0, 0), (0.4, 0, -0.27), (0.7, 0, -0.27), (1.2, -0.3, -0.27)
 """Where the finger is to be from its start (m): at the door, into it, away, on the handle, through the door."""
-STIFFNESS, DAMPING, FORCE, WEIGHT = 2000.0, 200.0, 100.0, np.array([0, 0, 9.81 * 2.3])
-"""Of the slides that carry the finger: N/m, N s/m, their largest force (N), and what the arm weighs (N)."""
 
 
 def door() -> ReadyScene:
@@ -43,8 +41,8 @@ def door() -> ReadyScene:
 
     def controller(sim: ds.Simulator) -> NDArray[np.float64]:
         wanted = [np.interp(sim.time, TIMES, along) for along in zip(*PLACES, strict=True)]
-        force, tau = STIFFNESS * (wanted - sim.q[slides]) - DAMPING * sim.v[slides], np.zeros(tree.nv)
-        tau[slides] = np.clip(force, -FORCE, FORCE) + WEIGHT
+        force, tau = 2000 * (wanted - sim.q[slides]) - 200 * sim.v[slides], np.zeros(tree.nv)
+        tau[slides] = np.clip(force, -100, 100) + np.array([0, 0, 9.81 * 2.3])  # of the finger and what it hangs on
         return tau
 
     def check(sim: ds.Simulator) -> tuple[bool, str]:

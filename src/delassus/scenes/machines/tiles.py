@@ -9,10 +9,19 @@ from delassus.contact import Box, Collider
 from delassus.scenes.quadruped import quadruped
 from delassus.scenes.ready import ReadyScene
 
-TILE, STEP, STAIRS, GOAL = 0.25, 0.04, (0.5, 0.75), 1.2
-"""Side of a tile and height of a step (m); where stairs begin and where the walk ends, along x (m)."""
+TILE = 0.25
+"""Side of a tile (m)."""
 
-COLOURS = (0.75, 0.72, 0.68, 1.0), (0.62, 0.48, 0.40, 1.0)
+STEP = 0.04
+"""Height of a step (m)."""
+
+STAIRS = (0.5, 0.75)
+"""Where steps are along x (m)."""
+
+GOAL = 1.2
+"""Where the walk ends (m)."""
+
+COLOURS = ((0.75, 0.72, 0.68, 1.0), (0.62, 0.48, 0.40, 1.0))
 
 
 def tiles(*, generic: bool = False) -> ReadyScene:

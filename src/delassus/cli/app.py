@@ -108,7 +108,8 @@ Robot = Annotated[
 SceneName = Annotated[
     str,
     typer.Argument(
-        help="A ready-made scene: pendulum, dual-arm, boxes, quadruped, mppi, newtons-cradle, dominoes, "
+        help="A ready-made scene: pendulum, dual-arm, boxes, quadruped, mppi, "
+        "tiles, gripper, door, car, delta, humanoid, newtons-cradle, dominoes, "
         "card-house, rope-bridge, bin, conveyor; "
         "or a .urdf, .sdf or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,

@@ -5,10 +5,11 @@ from types import MappingProxyType
 
 from delassus.scenes.boxes import boxes
 from delassus.scenes.dual_arm import dual_arm
+from delassus.scenes.machines import car, delta, door, gripper, humanoid, tiles
 from delassus.scenes.mppi import mppi
 from delassus.scenes.pendulum import pendulum
 from delassus.scenes.quadruped import generic_quadruped, quadruped
-from delassus.scenes.ready import ReadyScene
+from delassus.scenes.ready import ReadyScene, urdf_of
 from delassus.scenes.things import bin_of_parts, card_house, conveyor, dominoes, newtons_cradle, rope_bridge
 
 SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
@@ -18,6 +19,12 @@ SCENES: MappingProxyType[str, Callable[..., ReadyScene]] = MappingProxyType(
         "boxes": boxes,
         "quadruped": quadruped,
         "mppi": mppi,
+        "tiles": tiles,
+        "gripper": gripper,
+        "door": door,
+        "car": car,
+        "delta": delta,
+        "humanoid": humanoid,
         "newtons-cradle": newtons_cradle,
         "dominoes": dominoes,
         "card-house": card_house,
@@ -33,14 +40,21 @@ __all__ = [
     "ReadyScene",
     "bin_of_parts",
     "boxes",
+    "car",
     "card_house",
     "conveyor",
+    "delta",
     "dominoes",
+    "door",
     "dual_arm",
     "generic_quadruped",
+    "gripper",
+    "humanoid",
     "mppi",
     "newtons_cradle",
     "pendulum",
     "quadruped",
     "rope_bridge",
+    "tiles",
+    "urdf_of",
 ]

@@ -1,4 +1,4 @@
-"""A quadruped that stands and then trots on the spot: Unitree's Go1, or a generic one where that is not installed."""
+"""A quadruped that stands and then trots: Unitree's Go1, or a generic one where that is not installed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ TRUNK = (0.36, 0.1, 0.11)
 """Edges of the trunk (m)."""
 
 
-def quadruped(*, generic: bool = False) -> ReadyScene:
-    """Quadruped on a floor: it stands for half a second, then trots on the spot.
+def quadruped(*, generic: bool = False, goal: float | None = None) -> ReadyScene:
+    """Quadruped on a floor: it stands for half a second, then trots on the spot, or ahead.
 
     Parameters
     ----------
     generic : bool
         Take the built-in quadruped even where Go1's description (extra ``[robots]``) is installed. Its links have the
         names of Go1's.
+    goal : float, optional
+        How far it walks along x (m).
 
     Examples
     --------
@@ -42,11 +44,12 @@ def quadruped(*, generic: bool = False) -> ReadyScene:
     """
     scene = on_floor(generic_quadruped() if generic else go1())
     tree = scene.tree
-    controller = Trot(tree, scene.gravity, HEIGHT)
+    controller = Trot(tree, scene.gravity, HEIGHT, goal)
     q0 = tree.neutral()
     q0[7:] = controller.stance
     q0[2] = HEIGHT + FOOT_RADIUS
-    told = f"{tree.name} stands, and then trots on the spot"
+    where = "on the spot" if goal is None else f"{goal:g} m ahead"
+    told = f"{tree.name} stands, and then trots {where}"
     return ReadyScene("quadruped", scene, q0, np.zeros(tree.nv), 1e-3, controller, 3.0, told)
 
 

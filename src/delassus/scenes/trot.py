@@ -1,4 +1,4 @@
-"""Standing and trotting on the spot: forces at the feet that stand, joint targets for those that swing.
+"""Standing, and trotting on the spot or ahead: forces at the feet that stand, joint targets for those that swing.
 
 The feet on the ground together push the trunk as springs and dampers would that hold it level, at its height and place
 (virtual model control); each one's share is the least-squares one. Feet that swing follow joint targets, and land
@@ -27,8 +27,14 @@ PERIOD = 0.5
 SWING = 0.4
 """Part of a cycle in which a foot swings."""
 
+SPEED = 0.4
+"""Speed of walking (m/s)."""
+
 LIFT = 0.06
-"""How high a foot swings (m)."""
+"""How high a foot swings on the spot (m)."""
+
+CLIMB = 0.09
+"""How high it swings on the way to a goal (m)."""
 
 SPRINGS = np.array([0.0, 0.0, 1500.0, 60.0, 60.0, 10.0])
 """Stiffness of the trunk along and about x, y, z (N/m, N m/rad)."""
@@ -59,25 +65,29 @@ def leg_angles(rod: float, height: ArrayLike, ahead: ArrayLike, sideways: ArrayL
 
 
 class Trot:
-    """Controller of a quadruped on a free joint, with `LEGS` of three joints and hips ``height`` (m) above the feet."""
+    """Controller of a quadruped on a free joint, with `LEGS` of three joints and hips ``height`` (m) above the feet.
 
-    def __init__(self, tree: Tree, gravity: Array, height: float) -> None:
+    It walks along the line y = 0 until x is ``goal`` (m); None: it stays where it is.
+    """
+
+    def __init__(self, tree: Tree, gravity: Array, height: float, goal: float | None = None) -> None:
         feet = [f"{leg}_foot" for leg in LEGS]
         self._jacobian = compile(tree, [Point(foot, axes="world") for foot in feet], "jacobian", wait=False)
         self._bias = compile(tree, (), "bias_force", gravity=gravity, passive="none", wait=False)
         self._places = compile(tree, (), "kinematics", frames=[tree.link_names[0], *feet], wait=False)
         self._tree, self._weight = tree, -tree.inertias[:, 0, 0].sum() * gravity
         self._rod = rod_of(tree)
-        self.height = height
+        self.height, self._goal = height, goal
         self.stance = np.tile(leg_angles(self._rod, height, 0.0, 0.0), 4)
 
     def __call__(self, sim: Simulator) -> Array:
         """Joint forces (nv,) at the state of a simulator."""
         q, v = sim.q, sim.v
-        swinging, targets = self._targets(sim.time, q, v)
+        wanted = self._wanted(sim.time, q)
+        swinging, targets = self._targets(sim.time, v, wanted)
         J = self._jacobian(q)
         tau: Array = self._bias(q, np.zeros_like(v))
-        tau -= J.T @ self._forces(q, v, swinging).ravel()
+        tau -= J.T @ self._forces(q, v, wanted, swinging).ravel()
         for leg in range(4):
             at, joints = slice(6 + 3 * leg, 9 + 3 * leg), slice(7 + 3 * leg, 10 + 3 * leg)
             if swinging[leg]:
@@ -87,7 +97,13 @@ class Trot:
         tau[:6] = 0.0
         return tau
 
-    def _targets(self, time: float, q: Array, v: Array) -> tuple[list[bool], list[Array]]:
+    def _wanted(self, time: float, q: Array) -> Array:
+        """Velocity (2,) along x and y of the world, which the body's axes are near to."""
+        if self._goal is None or time < STAND:
+            return np.zeros(2)
+        return np.asarray(np.clip([2.0 * (self._goal - q[0]), -q[1]], -SPEED, SPEED))
+
+    def _targets(self, time: float, v: Array, wanted: Array) -> tuple[list[bool], list[Array]]:
         """Which legs swing, and joint angles for these."""
         swinging, targets = [False] * 4, [self.stance[:3]] * 4
         if time < STAND:
@@ -96,17 +112,18 @@ class Trot:
         for number, pair in enumerate(PAIRS):
             phase = ((time - STAND) / PERIOD + 0.5 * number) % 1.0 / SWING
             if phase < 1.0:
-                ahead, sideways = np.clip(0.5 * PERIOD * (1.0 - SWING) * drift + 0.1 * drift, -0.08, 0.08)
-                up = LIFT * np.sin(np.pi * phase)
+                ahead, sideways = np.clip(0.5 * PERIOD * (1.0 - SWING) * drift + 0.1 * (drift - wanted), -0.08, 0.08)
+                up = (LIFT if self._goal is None else CLIMB) * np.sin(np.pi * phase)
                 for leg in pair:
                     swinging[leg] = True
                     targets[leg] = leg_angles(self._rod, self.height - up, ahead, sideways)
         return swinging, targets
 
-    def _forces(self, q: Array, v: Array, swinging: list[bool]) -> Array:
+    def _forces(self, q: Array, v: Array, wanted: Array, swinging: list[bool]) -> Array:
         """Forces (4, 3) of the ground on the feet that hold the trunk where it should be."""
         R, feet = (poses := self._places(q))[0, :3, :3], poses[1:, :3, 3]
         rates = np.concatenate([R @ v[:3], R @ v[3:6]])
+        rates[:2] -= wanted
         away = np.zeros(6)
         away[2] = q[2] - feet[[not s for s in swinging], 2].mean() - self.height
         away[3:] = R @ self._tree.difference(self._tree.neutral(), q)[3:6]

@@ -13,6 +13,7 @@ from delassus.constraints.between_frames import Axes, FrameConstraint
 from delassus.constraints.constraint import At, Constraint
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame, as_frame
+from delassus.constraints.tendon import Tendon
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import real_array
 from delassus.model.kinematics import world_poses
@@ -130,6 +131,11 @@ class SpringDamper(Distance):
         length = self.at_rest(tree, tree.neutral()).length
         assert length is not None
         return self.stiffness, self.damping, length
+
+    def as_tendon(self, tree: Tree) -> Tendon:
+        """The same along a path."""
+        stiffness, damping, length = self.along_line(tree)
+        return Tendon(self.frames, length=length, stiffness=stiffness, damping=damping)
 
     def _distance(self, tree: Tree, q: Array) -> float:
         (_, first), (_, second) = _ends(self, tree, q)
@@ -375,10 +381,10 @@ def _matrix(given: ArrayLike, argument: str) -> Array:
     return np.asarray(0.5 * (x + x.T), dtype=float)
 
 
-AnySpring = SpringDamper | Bushing
+AnySpring = SpringDamper | Bushing | Tendon
 """Constraints that are forces."""
 
 
 def springs_among(constraints: Iterable[Constraint]) -> dict[int, AnySpring]:
     """Those that are springs, by their places."""
-    return {k: c for k, c in enumerate(constraints) if isinstance(c, AnySpring)}
+    return {k: c for k, c in enumerate(constraints) if isinstance(c, AnySpring) and not c.holds}

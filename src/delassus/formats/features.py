@@ -143,7 +143,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         "loops"),
     ({FROM_SDF}, "sensors", "sensors"),
     ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
-    ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",
+    ({FROM_MJCF}, "equality constraints of flexes and tendons around geoms, or within one rigid body",
         "equalities"),
     ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),
     ({FROM_MJCF}, "actuators that are switched off", lambda m: m.where("actuator", ~m.active_actuators())),

@@ -385,7 +385,7 @@ class BoundRequest:
 
     def _goal(self, index: int) -> Goal:
         options, c = self.request.options, self.constraints[index]
-        if isinstance(c, AnySpring) and options.compliance[index] == ():
+        if isinstance(c, AnySpring) and not c.holds and options.compliance[index] == ():
             return self._goal_of_spring(c)
         velocity_gain, position_gain = options.baumgarte[index] or (None, None)
         soft = options.compliance[index]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import delassus as ds
 from delassus.errors import ConstraintError, UnknownNameError
-from internals import (
-    acceleration_to_mujoco,
-    configuration_from_mujoco,
-    velocity_from_mujoco,
-    velocity_map_from_mujoco,
-)
 from random_trees import SINGLE, some_mechanism
 from test_spring_forces import by_differences
 from tools import AGREEMENT, SMALL_STEPS, UNPLANNED, error, random_frame, slope
@@ -103,37 +98,77 @@ def test_as_a_spring_it_pulls_along_its_row(seed):
             assert error(sim.v, other(q, v, [], tau, 1e-3)[1]) < ROUND_OFF
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_limits_only_push_back(seed):
+    """Dynamics, steps of kernels and of scenes, derivatives: within, beyond, and where it comes back."""
+    m, q, v, tau = some_case(seed)
+    tree = m.tree
+    spring = some_tendon(m, stiffness=300.0, damping=20.0)
+    J, at = ds.jacobian(tree, replace(spring, stiffness=None, damping=None), q)[0], spring.error_at(tree, q) + 0.4
+    for limits in ((at - 1.0, np.inf), (-np.inf, at - 0.2), (at + 0.1, at + 1.0)):
+        stop = replace(spring, length=limits)
+        e = stop.error_at(tree, q)
+        for u in (v, -v):
+            f = 300.0 * e + 20.0 * J @ u
+            wanted = ds.forward_dynamics(tree, q, u, tau - J * f * (e * f > 0.0)).qdd
+            assert error(ds.forward_dynamics(tree, q, u, tau, stop).qdd, wanted) < ROUND_OFF
+            assert error(ds.potential_energy(tree, q, stop) - ds.potential_energy(tree, q), 150.0 * e * e) < ROUND_OFF
+    if not seed:
+        stop = replace(stop, length=(at + 0.1, at + 1.0))
+        step, other = (ds.compile(tree, stop, x, wait=False) for x in ("step", "contact_step"))
+        assert error(step(q, 0.0 * v, tau, 1e-3)[1], other(q, 0.0 * v, [], tau, 1e-3)[1]) < ROUND_OFF
+        for u in (v, -v):
+            sim = ds.Simulator(ds.Scene(tree).attach(stop), q0=q, v0=u, dt=1e-3)
+            sim.step(tau)
+            assert error(sim.v, other(q, u, [], tau, 1e-3)[1]) < ROUND_OFF
+            found = ds.step_derivatives(tree, q, u, tau, 1e-3, stop)
+
+            def moved(x, u=u, found=found):
+                ends = [step(tree.integrate(q, y[: tree.nv]), u + y[tree.nv :], tau, 1e-3) for y in x]
+                return np.stack([np.r_[tree.difference(found.q_next, a), b] for a, b in ends])
+
+            assert error(found.A, by_differences(moved, 2 * tree.nv)) < 10.0 * ROUND_OFF
+
+
+def test_a_pendulum_stays_within_the_limits_of_its_tendon():
+    arm = ds.mechanisms.pendulum(2)
+    first, second = arm.joint_names
+    stop = ds.Tendon(ratios={first: 1.0, second: -0.5}, length=(-0.3, 0.4))
+    sim, found = ds.Simulator(ds.Scene(arm).attach(stop), v0=[2.0, -1.0], dt=1e-3), []
+    for _ in range(2000):
+        sim.step()
+        found.append(sim.q @ [1.0, -0.5])
+    assert -0.305 < min(found) < -0.3 and 0.4 < max(found) < 0.405
+
+
 MODEL = """<mujoco><option><flag contact="disable"/></option><worldbody><site name="w" pos=".3 .1 .9"/>
 <site name="w2" pos="-.3 .4 .2"/><body name="a" pos="0 0 1"><joint name="ja" axis="0 1 0" ref="0.3"/>
 <geom type="capsule" size=".05" fromto="0 0 0 .3 0 -.4"/><site name="sa" pos=".1 .02 -.1"/>
 <site name="sa2" pos=".1 .02 -.3"/><body name="b" pos=".3 0 -.4"><joint name="jb" axis="1 1 0" type="slide"/>
 <joint name="jb2" axis="1 0 0.2" ref="-.2"/><geom type="box" size=".1 .05 .1"/><site name="sb" pos=".1 .1 0"/></body>
 <body name="c" pos=".1 0 -.4"><joint name="jc" axis="0 1 1"/><geom type="box" size=".1 .05 .1" pos="0 0 .1"/>
-<site name="sc" pos=".1 .1 0.2"/></body></body><body name="f" pos="1 1 1"><freejoint/>
+<site name="sc" pos=".1 .1 0.2"/></body></body><body name="f" pos="1 1 1"><joint name="jf" type="slide" axis="1 2 3"/><joint name="jg" axis="3 1 0"/>
 <geom type="box" size=".1 .2 .1"/><site name="sf" pos=".1 .1 0.1"/></body></worldbody><tendon>
 <spatial name="t1" stiffness="40" damping="2" springlength=".8"><site site="w"/><site site="sa"/><site site="sa2"/>
 <site site="sb"/><pulley divisor="3"/><site site="sc"/><site site="sf"/></spatial>
 <spatial name="t2" damping="1.5"><site site="sb"/><site site="sf"/></spatial>
 <fixed name="f1" stiffness="20" damping=".4" springlength=".1"><joint joint="ja" coef=".3"/>
 <joint joint="jb2" coef="-1.2"/></fixed><fixed name="f2" stiffness="3"><joint joint="jb" coef=".5"/></fixed>
-<spatial name="t3"><site site="w2"/><site site="sc"/></spatial></tendon><equality>
+<fixed name="f3" stiffness="30" damping=".3" springlength="0 .05" limited="true" range="-9 9">
+<joint joint="jc" coef="1"/></fixed><spatial name="t3"><site site="w2"/><site site="sc"/></spatial></tendon><equality>
 <joint joint1="ja" joint2="jc" polycoef="0.1 .5 .3 -.2 .1"/>
 <tendon tendon1="t3" tendon2="t1" polycoef="0.05 .4 .3 .1 -.1"/>
 <tendon tendon1="f1" tendon2="f2" polycoef="0.01 .4 .3 .1 -.1"/>
 <tendon tendon1="t2" polycoef="0.02 0 0 0 0"/></equality></mujoco>"""
 
 
-def states(mujoco, model, tree, rng):
-    """MuJoCo's data at random states, with those of the tree: configuration, velocity, joint forces."""
+def states(mujoco, model, rng):
+    """MuJoCo's data at random states, and joint forces."""
     data = mujoco.MjData(model)
     for _ in range(3):
-        data.qpos[:] = 0.4 * rng.normal(size=model.nq)
-        data.qpos[-4:] /= np.linalg.norm(data.qpos[-4:])
-        data.qvel[:], data.qfrc_applied[:] = rng.normal(size=(2, model.nv))
+        data.qpos[:], data.qvel[:], data.qfrc_applied[:] = rng.normal(size=(3, model.nv)) * [[0.4], [1.0], [1.0]]
         mujoco.mj_forward(model, data)
-        q, v = configuration_from_mujoco(tree, data.qpos), velocity_from_mujoco(tree, data.qpos, data.qvel)
-        T = velocity_map_from_mujoco(tree, q)
-        yield data, q, v, T @ data.qfrc_applied, T
+        yield data, data.qpos.copy(), data.qvel.copy(), data.qfrc_applied.copy()
 
 
 @pytest.mark.peer
@@ -147,22 +182,23 @@ def test_tendons_of_a_file_are_mujocos():
     back = ds.load(tree.to_mjcf())
     for robot in (tree, back):
         own = [c for c in robot.constraints if c.holds]
-        for data, q, v, _, T in states(mujoco, model, robot, rng):
+        for data, q, v, _ in states(mujoco, model, rng):
             J = data.efc_J.reshape(-1, model.nv)[: len(held)]
-            np.testing.assert_allclose(ds.jacobian(robot, own, q) @ T, J, atol=1e-12)
+            np.testing.assert_allclose(ds.jacobian(robot, own, q), J, atol=1e-12)
             errors = [c.error_at(robot, q) for c in own]
             np.testing.assert_allclose(errors, data.efc_pos[: len(held)], atol=1e-12)
             push = ds.bias_force(robot, q, v, passive="none") - ds.bias_force(robot, q, v)
-            assert error(T.T @ push, data.qfrc_passive) < 1e-12
+            assert error(push, data.qfrc_passive) < 1e-12
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EQUALITY)
-    for data, q, v, tau, _ in states(mujoco, model, tree, rng):
-        qdd = ds.forward_dynamics(tree, q, v, tau, ()).qdd
-        assert error(acceleration_to_mujoco(tree, q, v, qdd), data.qacc) < ROUND_OFF
+    for data, q, v, tau in states(mujoco, model, rng):
+        assert error(ds.forward_dynamics(tree, q, v, tau, ()).qdd, data.qacc) < ROUND_OFF
 
 
 def test_values_and_bad_input():
     arm = ds.mechanisms.pendulum(2)
     first, second = arm.joint_names
+    with pytest.raises(ConstraintError, match="the lower limit first"):
+        ds.Tendon(ratios={first: 1.0}, length=(0.2, 0.1))
     for bad, text in (
         ((), "frames or joints"), ((["rod1"],), "two frames or more"), ((["rod1", "rod2", 0.0, "rod1"],), "above zero"),
         (("rod1",), "a sequence of frames"), ((["rod1", ds.Frame("rod2", given="position")],), "a fixed placement"),

@@ -31,7 +31,7 @@ from delassus.spatial.motion import (
     scaled,
 )
 from delassus.spatial.numpy_ops import NUMPY
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar, ScalarOps
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 SYMMETRIC = 1e-12
@@ -388,3 +388,19 @@ AnySpring = SpringDamper | Bushing | Tendon
 def springs_among(constraints: Iterable[Constraint]) -> dict[int, AnySpring]:
     """Those that are springs, by their places."""
     return {k: c for k, c in enumerate(constraints) if isinstance(c, AnySpring) and not c.holds}
+
+
+def has_limits(c: AnySpring) -> bool:
+    """Whether it acts beyond limits alone."""
+    return isinstance(c, Tendon) and c.band is not None
+
+
+def pushes(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> Scalar | None:
+    """1 where limits push back along a row with the error ``x`` and its rate, else 0; None of what has no limits."""
+    return None if not has_limits(c) else ops.less(0.0, x * (k * x + d * u))
+
+
+def acting(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> tuple[Scalar, Scalar]:
+    """Stiffness and damping along a row with the error ``x`` and its rate ``u``: none where limits do not push."""
+    acts = pushes(c, ops, k, d, x, u)
+    return (k, d) if acts is None else (acts * k, acts * d)

@@ -28,6 +28,9 @@ from delassus.model.tree import WORLD, Tree
 from delassus.spatial.ops import Matrix, Scalar
 from delassus.spatial.rotations import Array
 
+STOP = 300.0
+"""Frequency (rad/s) of the springs that limits of lengths are, critically damped, with what usually hangs on them."""
+
 DEGREE = 8
 """Highest power of a polynomial that a tendon follows another one by."""
 
@@ -47,9 +50,11 @@ class Tendon(Constraint):
         the branch after it count divided by it.
     ratios : mapping of str to float, optional
         What positions of joints of one degree of freedom (rad, m) add to the length, by joint.
-    length : float, optional
+    length : float or (2,) array_like, optional
         Length (m, or rad) that stabilisation goes to, or at which the spring exerts no force. Without it a held tendon
         stabilises its velocity alone; a spring has that in a scene's start, or in the neutral configuration of a robot.
+        Two lengths are limits: the spring and damper act beyond them alone, and only push back. Without stiffness
+        and damping these are stiff ones, by what usually hangs on the tendon, and critically damped.
     stiffness, damping : float, optional
         ``k`` in N/m and ``d`` in N s/m, not negative: the force is ``−k e − d ė``. Without either it is held.
     follows : Tendon, optional
@@ -80,7 +85,7 @@ class Tendon(Constraint):
 
     path: tuple[Frame | float, ...]
     ratios: Mapping[str, float]
-    length: float | None
+    length: float | tuple[float, float] | None
     stiffness: float | None
     damping: float | None
     follows: Tendon | None
@@ -88,7 +93,7 @@ class Tendon(Constraint):
 
     def __init__(
         self, path: Sequence[str | Frame | float] = (), ratios: Mapping[str, float] | None = None, *,
-        length: float | None = None, stiffness: float | None = None, damping: float | None = None,
+        length: float | ArrayLike | None = None, stiffness: float | None = None, damping: float | None = None,
         follows: Tendon | None = None, polynomial: ArrayLike = (1.0,),
     ) -> None:  # fmt: skip
         if follows is not None and not isinstance(follows, Tendon):
@@ -99,7 +104,7 @@ class Tendon(Constraint):
             raise ConstraintError("polynomial of a tendon", wanted, shown(polynomial), "Begin with the first power.")
         self._set_attributes(
             size=1, path=_checked_path(path), ratios=MappingProxyType(_checked_ratios(ratios)), follows=follows,
-            length=_number(length, "length"), stiffness=_number(stiffness, "stiffness", 0.0),
+            length=_length(length), stiffness=_number(stiffness, "stiffness", 0.0),
             damping=_number(damping, "damping", 0.0), polynomial=tuple(powers.tolist()),
         )  # fmt: skip
         if not self.path and not self.ratios:
@@ -135,7 +140,7 @@ class Tendon(Constraint):
         ratios = {check_prefix(prefix) + joint: x for joint, x in self.ratios.items()}
         return self._with(path, ratios, None if self.follows is None else self.follows.prefixed(prefix), self.length)
 
-    def _with(self, path: Any, ratios: Any, follows: Tendon | None, length: float | None) -> Tendon:
+    def _with(self, path: Any, ratios: Any, follows: Tendon | None, length: Any) -> Tendon:
         return _made(path, ratios, length, self.stiffness, self.damping, follows, self.polynomial)
 
     def header_lines(self) -> Iterator[str]:
@@ -150,8 +155,13 @@ class Tendon(Constraint):
 
     @property
     def holds(self) -> bool:
-        """Whether it has neither stiffness nor damping: it is held, and no force."""
-        return self.stiffness is None and self.damping is None
+        """Whether it has neither stiffness, damping nor limits: it is held, and no force."""
+        return self.stiffness is None and self.damping is None and self.band is None
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """Limits of the length between which it exerts no force; None of others."""
+        return self.length if isinstance(self.length, tuple) else None
 
     @property
     def is_loop(self) -> bool:
@@ -235,7 +245,7 @@ class Tendon(Constraint):
                 gone -= constant
             if follows is not None and not follows.ratios and not follows._moves(other):
                 follows = None
-        length = None if own.length is None else own.length - gone
+        length = None if own.length is None else tuple(x - gone for x in own.band) if own.band else own._rest - gone
         if not left and not own._moves(other) and follows is None:
             return None
         if not left and not own.path:
@@ -312,9 +322,19 @@ class Tendon(Constraint):
         return number, slope, twice
 
     def error(self, at: At) -> Scalar:
-        """``l − length − P(l')``."""
-        e = self.value(at) - (self.length or 0.0)
-        return e if self.follows is None else e - self._slopes(at)[0]
+        """``l − length − P(l')``; how far that is beyond limits."""
+        e, ops = self.value(at), at.ops
+        e = e if self.follows is None else e - self._slopes(at)[0]
+        if self.band is None:
+            return e - self._rest
+        lower, upper = self.band
+        above = ops.maximum(e - upper, 0.0) if upper < np.inf else 0.0
+        return above - ops.maximum(lower - e, 0.0) if lower > -np.inf else above
+
+    @property
+    def _rest(self) -> float:
+        """Length without limits; zero if there is none."""
+        return 0.0 if self.length is None or isinstance(self.length, tuple) else self.length
 
     def rows_on_links(self, at: At) -> dict[int, Matrix]:
         """``w − P' w'`` by link."""
@@ -360,7 +380,10 @@ class Tendon(Constraint):
 
     def springs(self, tree: Tree) -> list[tuple[float, float, float]]:
         """Stiffness, damping and usual mobility along the row."""
-        return [(self.stiffness or 0.0, self.damping or 0.0, self._mobility(tree))]
+        mobility = self._mobility(tree)
+        if self.stiffness is None and self.damping is None and self.band is not None and mobility > 0.0:
+            return [(STOP * STOP / mobility, 2.0 * STOP / mobility, mobility)]
+        return [(self.stiffness or 0.0, self.damping or 0.0, mobility)]
 
     def _mobility(self, tree: Tree) -> float:
         """As if each end of a segment carried what hangs on it and no more, and joints what they usually move."""
@@ -384,7 +407,7 @@ class Tendon(Constraint):
 
     def error_at(self, tree: Tree, q: Array) -> float:
         """``l − length − P(l')`` at a configuration (nq,)."""
-        poses, total = world_poses(tree, np.asarray(q, float)), -(self.length or 0.0)
+        poses, total = world_poses(tree, np.asarray(q, float)), -self._rest
 
         def place(frame: Frame) -> Array:
             at = frame.on(tree)
@@ -396,11 +419,11 @@ class Tendon(Constraint):
         total += sum(ratio * float(q[tree.q_index(name).start]) for name, ratio in self.ratios.items())
         if self.follows is not None:
             total -= float(np.polyval([*reversed(self.polynomial), 0.0], self.follows.error_at(tree, q)))
-        return total
+        return total if self.band is None else total - float(np.clip(total, *self.band))
 
     def energy(self, tree: Tree, q: Array) -> float:
         """Energy (J) of the spring at a configuration (nq,)."""
-        return 0.5 * (self.stiffness or 0.0) * self.at_rest(tree, tree.neutral()).error_at(tree, q) ** 2
+        return 0.5 * self.springs(tree)[0][0] * self.at_rest(tree, tree.neutral()).error_at(tree, q) ** 2
 
 
 def shifted(polynomial: Sequence[float], x: float) -> tuple[tuple[float, ...], float]:
@@ -411,12 +434,24 @@ def shifted(polynomial: Sequence[float], x: float) -> tuple[tuple[float, ...], f
 
 
 def _made(
-    path: Any, ratios: Any, length: float | None, stiffness: float | None, damping: float | None,
+    path: Any, ratios: Any, length: Any, stiffness: float | None, damping: float | None,
     follows: Tendon | None, polynomial: Any,
 ) -> Tendon:  # fmt: skip
     return Tendon(
         path, ratios, length=length, stiffness=stiffness, damping=damping, follows=follows, polynomial=polynomial
     )
+
+
+def _length(given: object) -> float | tuple[float, float] | None:
+    """A number, or limits of which one may be infinite."""
+    pair = real_array(given)
+    if given is None or pair is None or pair.shape != (2,):
+        return _number(given, "length")
+    lower, upper = (float(x) for x in pair)
+    if not (lower < upper and np.isfinite(pair).any()):
+        wanted = "the lower limit first, and not both infinite"
+        raise ConstraintError("length of a tendon", wanted, shown(given), "Pass (0.1, 0.4).")
+    return lower, upper
 
 
 def _number(given: object, name: str, least: float = -np.inf) -> float | None:

@@ -155,7 +155,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_MJCF}, "force ranges of joints that differ between directions",
         lambda m: m.where("joint", m.jnt_actfrclimited * m.jnt_actfrcrange.sum(axis=1))),
     ({FROM_MJCF}, "springs, dampers and friction of tendons", "tendons"),
-    ({FROM_MJCF}, "limits of tendons", lambda m: m.having("tendon", "tendon_limited")),
+    ({FROM_MJCF}, "limits of tendons around geoms", "free"),
     ({FROM_MJCF}, "gravity compensation within the force ranges of joints",
         lambda m: m.where("joint", m.jnt_actgravcomp * m.jnt_actfrclimited * m.ngravcomp)),
     ({FROM_MJCF}, "gravity compensation by actuators on some joints alone, of which no actuator acts", "unbalanced"),

@@ -71,39 +71,47 @@ def _at_site(model: NamedModel, site: int, body_names: list[str]) -> Frame:
     return Frame(body_names[model.site_bodyid[site]], model.site_pos[site], rotation_of(model.site_quat[site]))
 
 
-def springs_of(model: NamedModel, tree: Tree) -> tuple[tuple[SpringDamper | Tendon, ...], list[str]]:
-    """Springs for tendons with one length at which they are slack: straight ones, paths through sites, and fixed ones.
+def springs_of(model: NamedModel, tree: Tree) -> tuple[tuple[SpringDamper | Tendon, ...], list[str], list[str]]:
+    """Springs, dampers and limits of tendons: straight ones, paths through sites, and fixed ones.
 
-    And names of the other tendons with springs, dampers or friction.
+    And names of the other tendons with springs, dampers or friction, and with limits.
     """
-    joints, held, whole = model.names_of("joint"), list[SpringDamper | Tendon](), set[str]()
+    joints, held, others, free = model.names_of("joint"), list[SpringDamper | Tendon](), list[str](), list[str]()
     curved = {*model.having("tendon", "tendon_stiffnesspoly", "tendon_dampingpoly", "tendon_springyield")}
-    rough = {*model.having("tendon", "tendon_frictionloss")}
+    rough, stops = {*model.having("tendon", "tendon_frictionloss")}, not model.is_disabled("LIMIT", "CONSTRAINT")
     for t, name in enumerate(model.names_of("tendon")):
         k = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.tendon_stiffness[t])
         d = 0.0 if model.is_disabled("DAMPER", "PASSIVE") else float(model.tendon_damping[t])
-        lower, upper = (float(x) for x in model.tendon_lengthspring[t])
-        along = _tendon(model, t, joints)
-        if name in curved or along is None or min(k, d) < 0.0 or max(k, d) == 0.0 or (k and lower != upper):
+        along, limited = _tendon(model, t, joints), bool(model.tendon_limited[t]) and stops
+        moves = along is not None and _moves(along, tree)
+        if name in curved or name in rough or ((k or d) and (not moves or min(k, d) < 0.0)):
+            others.append(name)
+        if limited and not moves:
+            free.append(name)
+        if along is None or not moves:
             continue
-        spring = _spring(along, k, d, lower if k else along.start)
-        if any(a.carrier(tree) != b.carrier(tree) for a, b, _ in spring.segments) or spring.ratios:
-            held.append(_as_line(spring))
-            whole.add(name)
-    having = model.having("tendon", "tendon_stiffness", "tendon_damping")
-    return tuple(held), [*dict.fromkeys([*(x for x in having if x not in whole), *sorted(curved | rough)])]
+        if name not in curved and min(k, d) >= 0.0 and max(k, d) > 0.0:
+            held += _springs(along, k, d, *(float(x) for x in model.tendon_lengthspring[t]))
+        if limited:
+            held.append(Tendon(along.path, along.ratios, length=model.tendon_range[t]))
+    return tuple(held), others, free
 
 
-def _spring(along: Length, k: float, d: float, length: float) -> Tendon:
-    return Tendon(along.path, along.ratios, length=length, stiffness=k, damping=d)
+def _moves(along: Length, tree: Tree) -> bool:
+    frames = (x.carrier(tree) for x in along.path if isinstance(x, Frame))
+    return bool(along.ratios) or len({*frames}) > 1
 
 
-def _as_line(spring: Tendon) -> SpringDamper | Tendon:
-    """A spring between two frames, if it is one."""
-    if len(spring.path) != 2 or spring.length is None or spring.length <= 0.0:
-        return spring
-    first, second = spring.frames
-    return SpringDamper(first, second, spring.stiffness or 0.0, spring.damping or 0.0, length=spring.length)
+def _springs(along: Length, k: float, d: float, lower: float, upper: float) -> list[SpringDamper | Tendon]:
+    """A spring and damper; two where the spring has limits, beyond which alone it acts."""
+    path, ratios = along.path, along.ratios
+    if k and lower < upper:
+        damper = [Tendon(path, ratios, length=along.start, damping=d)] if d else []
+        return [Tendon(path, ratios, length=(lower, upper), stiffness=k), *damper]
+    length = lower if k else along.start
+    if len(path) != 2 or length <= 0.0:
+        return [Tendon(path, ratios, length=length, stiffness=k, damping=d)]
+    return [SpringDamper(path[0], path[1], k, d, length=length)]  # type: ignore[arg-type]
 
 
 def rotation_of(quaternion: Array) -> Array:
@@ -183,7 +191,7 @@ class Equalities:
 
 
 def equalities(
-    tree: Tree,
+    tree: Topology,
     carriers: Mapping[int, tuple[str, Placement]],
     bodies: Collection[str],
     at_start: Mapping[str, Array],
@@ -242,7 +250,7 @@ def equalities(
 
 
 def _path_of(
-    out: Equalities, name: str, path: Iterable[Frame | float], numbers: Mapping[str, Any], tree: Tree,
+    out: Equalities, name: str, path: Iterable[Frame | float], numbers: Mapping[str, Any], tree: Any,
     carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str],
 ) -> bool:  # fmt: skip
     """Add a tendon through sites; False where one is on no body that is written, or comes with each call."""
@@ -263,7 +271,7 @@ def _path_of(
 
 
 def _write_tendon(
-    out: Equalities, tendon: Tendon, name: str, tree: Tree, q: Array,
+    out: Equalities, tendon: Tendon, name: str, tree: Any, q: Array,
     carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str],
 ) -> bool:  # fmt: skip
     """Add a tendon with its spring, or an equality of its length at ``qpos0``; False of what MJCF does not have."""
@@ -274,10 +282,14 @@ def _write_tendon(
     if follows is not None and (follows.follows is not None or len(tendon.polynomial) > 4):
         return False
     numbers, rest = dict[str, Any](), tendon if tendon.length is not None else tendon.at_rest(tree, q)
-    if not tendon.holds:
-        length = tendon.at_rest(tree, tree.neutral()).length
+    if tendon.band and tendon.stiffness is None and tendon.damping is None:
+        numbers = {"limited": "true", "range": np.array(tendon.band)}
+    elif not tendon.holds:
+        length: Any = tendon.at_rest(tree, tree.neutral()).length
         numbers = {"stiffness": tendon.stiffness or 0.0, "damping": tendon.damping or 0.0, "springlength": length}
-        if length is not None and length < 0.0 and tendon.stiffness:  # those are of ``qpos0``
+        if tendon.stiffness and np.min(length) < 0.0:  # those are of ``qpos0``
+            return False
+        if tendon.band and tendon.damping:
             return False
     for own, x in each:
         if x.path and not _path_of(out, own, x.path, numbers, tree, carriers, bodies):
@@ -292,7 +304,9 @@ def _write_tendon(
     if follows is not None:
         powers, moved = shifted(tendon.polynomial, follows.error_at(tree, q))
         second = {"tendon2": each[1][0]}
-    polynomial = np.array([(rest.length or 0.0) + moved - first, *powers, *[0.0] * (4 - len(powers))])
+    polynomial = np.array(
+        [(rest.length if isinstance(rest.length, float) else 0.0) + moved - first, *powers, *[0.0] * (4 - len(powers))]
+    )
     out.lines.append(element(2, "tendon", {"tendon1": name, **second, "polycoef": polynomial}))
     return True
 

@@ -95,12 +95,12 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     tree = replace(tree, frames={name: replace(at, moved_by=led.get(name, "")) for name, at in tree.frames.items()})
     actuators, other_actuators = actuators_of(model)
     constraints, other_equalities = constraints_of(model, tree)
-    springs, other_tendons = springs_of(model, tree)
+    springs, other_tendons, free_tendons = springs_of(model, tree)
     balanced, unbalanced = gravity_compensation_of(model)
     tree = replace(tree, actuators=actuators, constraints=(*constraints, *springs))
     sensors, other_sensors = sensors_of(model, tree)
     others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
-    others |= {"sensors": other_sensors, "tendons": other_tendons}
+    others |= {"sensors": other_sensors, "tendons": other_tendons, "free": free_tendons}
     other_controls = np.delete(model.key_ctrl, _controls(model, tree), axis=1)
     others["uncontrolled"] = [*model.where("key", model.key_act.any(axis=1) | other_controls.any(axis=1))]
     return replace(

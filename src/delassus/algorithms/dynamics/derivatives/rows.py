@@ -22,7 +22,7 @@ from delassus.constraints import At, Constraint, Goal
 from delassus.constraints.between_frames import rows_in
 from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
-from delassus.constraints.spring import AnySpring
+from delassus.constraints.spring import AnySpring, acting
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.dual_ops import Dual, DualOps, value
@@ -237,7 +237,8 @@ def spring_force(c: AnySpring, at: Displaced) -> Any:
     """``−(k x + d ẋ)`` along the rows of a spring."""
     both = (column(at.ops, x) for x in (c.position(at), c.velocity(at)))
     steps = zip(c.springs(at.tree), *both, strict=True)
-    return from_entries(at.ops, [x * -k + u * -d for (k, d, _), x, u in steps])
+    acts = [(*acting(c, at.ops, k, d, x, u), x, u) for (k, d, _), x, u in steps]
+    return from_entries(at.ops, [x * -k + u * -d for k, d, x, u in acts])
 
 
 def held_joints(c: Constraint, tree: Tree) -> set[int]:

@@ -147,7 +147,8 @@ MODEL = """<mujoco><option><flag contact="disable"/></option><worldbody><site na
 <site name="sa2" pos=".1 .02 -.3"/><body name="b" pos=".3 0 -.4"><joint name="jb" axis="1 1 0" type="slide"/>
 <joint name="jb2" axis="1 0 0.2" ref="-.2"/><geom type="box" size=".1 .05 .1"/><site name="sb" pos=".1 .1 0"/></body>
 <body name="c" pos=".1 0 -.4"><joint name="jc" axis="0 1 1"/><geom type="box" size=".1 .05 .1" pos="0 0 .1"/>
-<site name="sc" pos=".1 .1 0.2"/></body></body><body name="f" pos="1 1 1"><joint name="jf" type="slide" axis="1 2 3"/><joint name="jg" axis="3 1 0"/>
+<site name="sc" pos=".1 .1 0.2"/></body></body><body name="f" pos="1 1 1"><joint name="jf" type="slide" axis="1 2 3"/>
+<joint name="jg" axis="3 1 0"/>
 <geom type="box" size=".1 .2 .1"/><site name="sf" pos=".1 .1 0.1"/></body></worldbody><tendon>
 <spatial name="t1" stiffness="40" damping="2" springlength=".8"><site site="w"/><site site="sa"/><site site="sa2"/>
 <site site="sb"/><pulley divisor="3"/><site site="sc"/><site site="sf"/></spatial>

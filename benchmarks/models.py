@@ -56,7 +56,7 @@ def judged(path: Path) -> tuple[str, str]:
             warnings.simplefilter("ignore")
             omitted = ds.load(path, unsupported="ignore").omitted
     except ds.DelassusError as error:
-        no_model = "MuJoCo compiles" in str(error) or "a <robot> (URDF) or a <mujoco>" in str(error)
+        no_model = "MuJoCo compiles" in str(error) or "a <robot> (URDF), <sdf> (SDF) or <mujoco>" in str(error)
         return (FRAGMENT, "") if no_model else (REFUSED, str(error).replace(str(path), path.name))
     left = [f"{len(names)} {what}" for what, names in omitted.items() if what not in NO_MOTION]
     return (PART, "; ".join(left)) if left else (WHOLE, "")

@@ -157,6 +157,8 @@ def of_models(folder):
         "Distance": {"first": "a", "second": "b", "length": 1.0},
         "SpringDamper": {"first": "a", "second": "b", "stiffness": 1.0, "damping": 1.0, "length": 1.0},
         "Bushing": {"first": "a", "second": "b", "stiffness": np.ones(6), "damping": np.ones(6)},
+        "Tendon": {"path": ["a", "b"], "ratios": {"j": 1.0}, "length": 1.0, "stiffness": 1.0, "damping": 1.0,
+                   "follows": None, "polynomial": (1.0,)},
         "JointRows": {"rows": {"j": 1.0}, "rest": [0.0]}, "CenterOfMass": {},
         "Contact": {"frame": "a", "shape": contact.Sphere(0.1), "ground": "input", "friction": 0.5, "restitution": 0.1,
                     "torsional": 0.01, "rolling": 0.01, "surface_velocity": (0.0, 0.0, 0.0)},

@@ -133,13 +133,15 @@ compiler/program/batched_calls.py
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
 quantities/bound_request.py
+  test_tendons.py::test_limits_only_push_back[0]
+    ops.select(acts, over, over / SLACK) → over
   test_ground_loops.py::test_loops_on_the_ground_and_between_links_are_the_same[bennett-auto-rk4-0.004-4]
     partial(proximal, weight=GAPING_WEIGHT) → proximal
   test_spring_forces.py::test_first_derivatives_of_steps[2-semi-implicit]
     (self.problem() if problem is None else problem).without_springs() → self.problem() if problem is None else problem
   test_spring_forces.py::test_steps_follow_the_law_of_steps_with_contacts[0]
-    R[-1] * (d + b / h) → R[-1] * d
-    R.append(1.0 / a) → R.append(0.5 / a)
+    over * (d + b / h) → over * d
+    over = 1.0 / a → over = 0.5 / a
 quantities/checks.py
   test_spring_forces.py::test_springs_of_a_file_are_mujocos[0]
     acting += own.values() if of_forces else [] → pass
@@ -254,6 +256,8 @@ constraints/rows.py
   test_pairs.py::test_rows_between_links_are_those_of_welds_and_come_with_calls
     second, K = None, second → second, K = second, second
 constraints/spring.py
+  test_tendons.py::test_limits_only_push_back[1]
+    ops.less(0.0, x * (k * x + d * u)) → ops.less(0.0, k * x * x)
   test_bushings.py::test_energies_and_steps_by_their_gradients[0]
     return ops.transpose(changes) → return changes
     rates = np.stack([np.r_[k, 0.0 * d], → rates = np.stack([np.r_[k, k],

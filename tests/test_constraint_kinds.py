@@ -256,7 +256,7 @@ def every_kind():
     a, b = ds.Frame("a", (0.1, 0.2, 0.3)), ds.Frame("b", (0.0, 0.0, 0.5))
     ends = {"first": "c", "second": ds.Frame("d", (1.0, 0.0, 0.0)), "axes": "local"}
     plain, turned = (0.1, 0.7, -2.0), {"axis": (0.0, 0.0, 3.0)}
-    ball, rod, other = contact.Sphere(0.1), contact.Capsule(0.1, 0.4), {"friction": 0.2, "restitution": 0.1}
+    ball, rod, rough = contact.Sphere(0.1), contact.Capsule(0.1, 0.4), {"friction": 0.2, "restitution": 0.1}
     yield ds.Weld(a, b, axes="world"), ends
     yield ds.Point(a, b, axes="world"), ends
     yield ds.Hinge(a, b, plain, axes="world"), {**ends, **turned}
@@ -266,7 +266,11 @@ def every_kind():
     yield ds.Rows(a, 2, axes="world"), {"first": "c", "K": np.eye(6)}
     yield ds.JointRows([{"a": 1.0, "b": -2.0}], rest=0.1), {"rows": {"b": 1.0}, "rest": 0.2}
     yield ds.CenterOfMass(), {}
-    yield ds.Contact(a, ball, (b, rod), friction=0.7, restitution=0.4), {"frame": "c", "shape": rod, **other}
+    other, numbers = ds.Tendon(ratios={"a": 1.0}), {"length": 0.4, "stiffness": 2.0, "damping": 3.0}
+    tendon = ds.Tendon([a, b], {"a": 2.0}, follows=other, polynomial=(2.0, 1.0), **numbers)
+    others = {"path": ("c", "d"), "ratios": {"b": 1.0}, "follows": ds.Tendon(["c", "d"]), "polynomial": (1.0,)}
+    yield tendon, {**others, "length": 0.5, "stiffness": 1.0, "damping": 1.0}
+    yield ds.Contact(a, ball, (b, rod), friction=0.7, restitution=0.4), {"frame": "c", "shape": rod, **rough}
     yield ds.Contact(a, ball, (b, rod)), {"ground": ("c", rod)}
     yield ds.Contact(a, ball, ds.Frame("world", (0.0, 0.0, 1.0))), {"ground": "input"}
     yield ds.Baumgarte(20.0, 0.7), {"frequency": 10.0, "damping": 1.0}

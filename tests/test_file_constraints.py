@@ -205,7 +205,6 @@ def test_equalities_that_do_not_act():
     off = body.replace("<connect", '<connect active="false"')
     for text, what in (
         (off, "equality constraints that are switched off"),
-        ('<joint name="x" joint1="b" joint2="f" polycoef="0 1 1"/>', "equality constraints of flexes"),
         ('<weld name="x" body1="s" body2="f"/>', "equality constraints of flexes"),
     ):
         with pytest.warns(ds.DelassusWarning, match=rf"1 {what}.* \(x\)"):

@@ -150,6 +150,7 @@ ACTUATORS = {
 }  # fmt: skip
 """Attributes that actuators on a hinge must have."""
 
+FOLLOWING = ("intvelocity", "cylinder")
 HELD = ("general", "motor", "position", "velocity", "damper")
 
 
@@ -169,6 +170,7 @@ def schema():
 
 
 SETTINGS = {
+    "actdim", "dynprm", "dyntype",
     "actuatorgravcomp", "ccd_iterations", "ccd_tolerance", "cone", "ffrange", "group", "impratio", "integrator",
     "iterations", "jacobian", "lengthrange", "ls_iterations", "ls_tolerance", "magnetic", "margin", "noslip_iterations",
     "noslip_tolerance", "nsample", "o_friction", "o_margin", "o_solimp", "o_solref", "sdf_initpoints", "sdf_iterations",
@@ -176,7 +178,7 @@ SETTINGS = {
     "tolerance", "velrange",
 }  # fmt: skip
 """Attributes that change no acceleration of this arm in MuJoCo: of its solver, of contacts, of other actuators; the
-compensation of weights by actuators, which are there."""
+compensation of weights by actuators, which are there. Activations are controls."""
 
 ELEMENTS = {
     "option": (OPTION, lambda given: arm(option=given)),
@@ -210,7 +212,8 @@ def test_every_attribute_acts_or_is_listed(element):
     moving, tried = set(), {name for name in schema()[element] - NAMES if values[name] is not None}
     for attribute in sorted(tried):
         theirs, tree, same = judged(text(f'{attribute}="{values[attribute]}"'))
-        assert same or listed(tree) & {"a", "x", "t", "z", "density", "viscosity"}, attribute
+        stops = any(isinstance(c, ds.Tendon) and c.band for c in tree.constraints)  # springs, and constraints there
+        assert same or stops or listed(tree) & {"a", "x", "t", "z", "density", "viscosity"}, attribute
         if np.abs(theirs - before).max() > ROUND_OFF * np.abs(before).max():
             moving.add(attribute)
     assert moving == tried - SETTINGS
@@ -240,7 +243,17 @@ def test_every_flag_acts_or_is_listed():
 
 
 @newest
-@pytest.mark.parametrize("kind", [kind for kind in ACTUATORS if kind not in HELD])
+@pytest.mark.parametrize("kind", FOLLOWING)
+def test_activations_that_follow_controls_are_controls(kind):
+    """Accelerations at activations of those sizes, also within ranges; keyframes have them among controls."""
+    key = '<keyframe><key name="k" ctrl="6 7 8" act=".5"/></keyframe></mujoco>'
+    _, tree, same = judged(acting(kind).replace("</mujoco>", key))
+    assert same and "x" in listed(tree) and tree.keyframes["k"].ctrl.tolist() == [0.5, 7.0, 8.0]
+    assert "k" not in listed(tree)
+
+
+@newest
+@pytest.mark.parametrize("kind", [kind for kind in ACTUATORS if kind not in HELD + FOLLOWING])
 def test_other_actuators_are_listed(kind):
     tree = judged(acting(kind))[1]
     assert "x" in listed(tree) and "x" not in {actuator.name for actuator in tree.actuators}

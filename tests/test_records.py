@@ -153,7 +153,7 @@ def described():
         ds.Planar("a", axis=(1, 2, 0)), ds.Cylindrical("a", frame, (0, 1, 0)),
         ds.Universal("a", frame, (0, 1, 2), (1, 0, 1)),
         ds.Distance("a", frame, length=3), ds.Bushing("a", frame, np.arange(1.0, 7.0), np.eye(6) + 0.1),
-        ds.CenterOfMass(), ds.JointRows([{"a": 1, "b": 2}], [0.3]),
+        ds.CenterOfMass(), ds.Tendon(["a", frame], {"j": 2.0}, length=0.1), ds.JointRows([{"a": 1, "b": 2}], [0.3]),
         ds.Contact("a", Box(1, 2, 3), "input", friction=0.3, restitution=0.4, surface_velocity=(1, 2, 0)),
         BoundedJoint("a", [1.0], 3, -1.0, 2.0, 0.5), ds.Sensor("imu", "framepos", "link2", "link1", 3.0),
         ContactSet([[0, -1]], [[1, 2, 3]], contact.frames_of([[0, 0, 1.0]]), [0.1], 0.3, 0.4, [[1, 2]], [[3, 4]],

@@ -26,6 +26,7 @@ Constraints
     `Orientation`             three rows: a link does not turn
     `Distance`                one row: two points stay as far apart as they are
     `SpringDamper`            a force between two points
+    `Tendon`                  a length along frames and joints, held or a spring
     `Bushing`                 forces and torques between two frames
     `CenterOfMass`            three rows: the centre of mass does not move
     `JointRows`               rows on joints: couplings, mimics
@@ -200,6 +201,7 @@ from delassus.constraints import (
     Rows,
     Sensor,
     SpringDamper,
+    Tendon,
     Universal,
     Weld,
 )
@@ -275,6 +277,7 @@ __all__ = [
     "SingularError",
     "Singularity",
     "SpringDamper",
+    "Tendon",
     "Tree",
     "Universal",
     "Weld",

@@ -13,6 +13,7 @@ constraint        rows  meaning
 `Orientation`     3     two frames, or a frame and the world, do not rotate relative to each other; 2 but for an axis
 `Distance`        1     the distance between two origins stays as it is
 `SpringDamper`    1     none is held: a force along the line between two origins
+`Tendon`          1     a length along frames and joints stays as it is, follows another one, or pulls as a spring
 `Bushing`         any   none is held: forces along and torques about three axes, between two frames
 `Rows`            any   any rows on the twist of a link, or of two; they may come with each call
 `JointRows`       any   linear combinations of the velocities of joints: couplings, mimic joints, fixed tendons
@@ -27,7 +28,6 @@ constraint        rows  meaning
 from __future__ import annotations
 
 from delassus.constraints.between_frames import FrameConstraint
-from delassus.constraints.centre_of_mass import CenterOfMass
 from delassus.constraints.constraint import (
     PLACEMENT,
     POSITION,
@@ -45,9 +45,10 @@ from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame
 from delassus.constraints.joint_rows import BoundedJoint, JointRows, bounded_joints
 from delassus.constraints.pairs import Cylindrical, Hinge, Orientation, Planar, Point, Prismatic, Universal, Weld
-from delassus.constraints.rows import ROW_LAYOUT, Rows
+from delassus.constraints.rows import ROW_LAYOUT, CenterOfMass, Rows
 from delassus.constraints.sensors import Sensor
 from delassus.constraints.spring import Bushing, SpringDamper
+from delassus.constraints.tendon import Tendon
 
 __all__ = [
     "PLACEMENT",
@@ -76,6 +77,7 @@ __all__ = [
     "Sensor",
     "Spins",
     "SpringDamper",
+    "Tendon",
     "Universal",
     "Weld",
     "bounded_joints",

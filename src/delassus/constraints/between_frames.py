@@ -205,13 +205,13 @@ class FrameConstraint(Constraint):
         elif (fixed := at.fixed(self.first)) is not None:
             K_first = N @ ops.constant(_motion_into(fixed))
         else:
-            K_first = _rows_in(ops, N, R_first, p_first)
+            K_first = rows_in(ops, N, R_first, p_first)
         ends = {a: K_first} if a != WORLD else {}
         if b != WORLD:
             assert self.second is not None
             R, p = at.robot.pose_between(a, b)  # frame of a's link in b's
             if self.rigid:
-                K_second = _rows_in(ops, K_first, R, p)
+                K_second = rows_in(ops, K_first, R, p)
             else:  # velocity of b's own point, in a's axes
                 linear = _linear(ops, K_first) @ ops.transpose(R)
                 K_second = ops.hstack([linear, linear @ -cross_matrix(ops, at.pose(self.second, "second")[1])])
@@ -353,7 +353,7 @@ def _motion_into(frame: Placement) -> Array:
     return np.where(np.abs(X) < ROUND_OFF * sizes, 0.0, X)
 
 
-def _rows_in(ops: Ops, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
+def rows_in(ops: Ops, K: Matrix, R: Matrix, p: Matrix) -> Matrix:
     """Rows ``K`` on one body frame, as rows on another in which the first has the pose (R, p)."""
     linear, angular = (ops.take(K, None, part) @ ops.transpose(R) for part in (LINEAR, ANGULAR))
     return ops.hstack([linear, angular - linear @ cross_matrix(ops, p)])

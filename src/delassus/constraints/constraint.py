@@ -12,6 +12,7 @@ A kind is written in the vocabulary of `Ops`, on which traces are made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, starmap
 from math import prod
@@ -222,6 +223,20 @@ class At:
         """`Constraint.coefficients`, as matrices of the backend."""
         return self.robot.rows_on_joints_of(self.index)
 
+    def part(self, constraint: Constraint) -> At:
+        """The same of a part of the constraint, which is on links alone."""
+        other = copy(self)
+        other.rows_on_links, other.rows_on_joints = constraint.rows_on_links(other), {}
+        return other
+
+    def row_of_joint(self, joint: int) -> Matrix:
+        """Row (1 × 6) that is the rate of a joint's one coordinate, on its link's twist relative to its parent's."""
+        return self.ops.put(self.ops.eye(1), (1, 6), (0,), self.tree.joints[joint].motion_axes)
+
+    def position_of(self, joint: int) -> Scalar:
+        """The one coordinate of a joint."""
+        return self.robot.coordinate(self.tree.q_slices[joint].start)
+
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Constraint(ByContent):
@@ -305,8 +320,8 @@ class Constraint(ByContent):
         """Rows (m, 6) on the relative twist of its frames, in their axes, that are numbers; None of other rows."""
         return None
 
-    def along_line(self, tree: Tree) -> tuple[float, float, float] | None:
-        """Stiffness, damping and length of a spring along the line between its two frames; None of others."""
+    def as_tendon(self, tree: Tree) -> Any:
+        """The `Tendon` that it is; None of others."""
         return None
 
     def couplings(self) -> list[tuple[dict[str, float], float]] | None:

@@ -13,6 +13,7 @@ from delassus.constraints.between_frames import Axes, FrameConstraint
 from delassus.constraints.constraint import At, Constraint
 from delassus.constraints.distance import Distance
 from delassus.constraints.frame import Frame, as_frame
+from delassus.constraints.tendon import Tendon
 from delassus.errors import ConstraintError, shown
 from delassus.model.check import real_array
 from delassus.model.kinematics import world_poses
@@ -30,7 +31,7 @@ from delassus.spatial.motion import (
     scaled,
 )
 from delassus.spatial.numpy_ops import NUMPY
-from delassus.spatial.ops import Matrix, Ops, Scalar
+from delassus.spatial.ops import Matrix, Ops, Scalar, ScalarOps
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 SYMMETRIC = 1e-12
@@ -130,6 +131,11 @@ class SpringDamper(Distance):
         length = self.at_rest(tree, tree.neutral()).length
         assert length is not None
         return self.stiffness, self.damping, length
+
+    def as_tendon(self, tree: Tree) -> Tendon:
+        """The same along a path."""
+        stiffness, damping, length = self.along_line(tree)
+        return Tendon(self.frames, length=length, stiffness=stiffness, damping=damping)
 
     def _distance(self, tree: Tree, q: Array) -> float:
         (_, first), (_, second) = _ends(self, tree, q)
@@ -375,10 +381,26 @@ def _matrix(given: ArrayLike, argument: str) -> Array:
     return np.asarray(0.5 * (x + x.T), dtype=float)
 
 
-AnySpring = SpringDamper | Bushing
+AnySpring = SpringDamper | Bushing | Tendon
 """Constraints that are forces."""
 
 
 def springs_among(constraints: Iterable[Constraint]) -> dict[int, AnySpring]:
     """Those that are springs, by their places."""
-    return {k: c for k, c in enumerate(constraints) if isinstance(c, AnySpring)}
+    return {k: c for k, c in enumerate(constraints) if isinstance(c, AnySpring) and not c.holds}
+
+
+def has_limits(c: AnySpring) -> bool:
+    """Whether it acts beyond limits alone."""
+    return isinstance(c, Tendon) and c.band is not None
+
+
+def pushes(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> Scalar | None:
+    """1 where limits push back along a row with the error ``x`` and its rate, else 0; None of what has no limits."""
+    return None if not has_limits(c) else ops.less(0.0, x * (k * x + d * u))
+
+
+def acting(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> tuple[Scalar, Scalar]:
+    """Stiffness and damping along a row with the error ``x`` and its rate ``u``: none where limits do not push."""
+    acts = pushes(c, ops, k, d, x, u)
+    return (k, d) if acts is None else (acts * k, acts * d)

@@ -69,7 +69,7 @@ class Tree(Topology):
         Those of the description, nu; ``control="actuators"`` lets them act.
     constraints : tuple of Constraint
         Those of the description: loops, welds, couplings, mimic joints. They hold wherever none are given.
-        Springs along spatial tendons, `SpringDamper`, too.
+        Springs along tendons, `SpringDamper` and `Tendon`, too.
     sensors : tuple of Sensor
         Those of the description, for `delassus.sensors`; `sensor_index` is where one is among the numbers of all.
     omitted, report : mappings of str to tuple of str
@@ -479,7 +479,7 @@ class Tree(Topology):
         ----------
         unsupported : {"warn", "refuse", "ignore"}
             What to do about what MJCF cannot say, of which ``docs/mjcf.md`` has a table: constraints but `Point`,
-            `Weld`, `JointRows` and `SpringDamper`, inertias that no rigid body can have (the nearest are written).
+            `Weld`, `JointRows`, `SpringDamper` and `Tendon`, inertias of no rigid body (the nearest are written).
 
         Raises
         ------

@@ -44,8 +44,8 @@ from delassus.algorithms.dynamics.state import DynamicsProblem, EliminationOrder
 from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
-from delassus.constraints import Goal
-from delassus.constraints.spring import AnySpring
+from delassus.constraints import At, Goal
+from delassus.constraints.spring import AnySpring, pushes
 from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
@@ -77,6 +77,10 @@ IDLE_AT_STAGES = 1e3
 
 WORST_COLUMN = 3.0
 """By how much single columns of derivatives err more than their sums with signs at random, in which errors average."""
+
+
+SLACK = 1e-9
+"""Part of what limits add to masses in a step that they add where they do not act."""
 
 
 class BoundRequest:
@@ -144,17 +148,18 @@ class BoundRequest:
 
         ``problem`` is that at ``q``, if it has been made.
         """
-        options, values = self.request.options, self.values
+        options, values, forces = self.request.options, self.values, self.control_forces(q, v)
         damping = values["damping"] if options.damping == "input" else options.damping
+        problem, v = self.problem(q) if problem is None else problem, values.get("v") if v is None else v
         return DynamicsProblem(
-            self.problem(q) if problem is None else problem,
-            values.get("v") if v is None else v,
-            self.control_forces(q, v),
+            problem,
+            v,
+            forces,
             gravity=self._given("gravity", options.gravity),
             wrenches=self._wrenches(),
             damping=damping,
             passive=options.passive,
-            goals=[self._goal(index) for index in range(len(self.constraints))],
+            goals=[self._goal(index, problem, v) for index in range(len(self.constraints))],
             elimination=self.order,
             springs=options.springs,
         )
@@ -383,10 +388,10 @@ class BoundRequest:
         """Column of the numbers of an option, or of the argument that it asks for."""
         return self._column(name) if isinstance(option, str) else self.ops.constant([[x] for x in option])
 
-    def _goal(self, index: int) -> Goal:
+    def _goal(self, index: int, problem: Problem, v: Any) -> Goal:
         options, c = self.request.options, self.constraints[index]
-        if isinstance(c, AnySpring) and options.compliance[index] == ():
-            return self._goal_of_spring(c)
+        if isinstance(c, AnySpring) and not c.holds and options.compliance[index] == ():
+            return self._goal_of_spring(c, At(problem, index, self._moving(problem, v)))
         velocity_gain, position_gain = options.baumgarte[index] or (None, None)
         soft = options.compliance[index]
         return Goal(
@@ -397,14 +402,26 @@ class BoundRequest:
             compliance=None if soft is None else self._given(f"compliance{index}", soft),
         )
 
-    def _goal_of_spring(self, c: AnySpring) -> Goal:
-        """That of rows with the forces ``−k x − (d + b / h) u − a u̇`` of `step_of_spring`; they yield by ``1 / a``."""
+    def _moving(self, problem: Problem, v: Any) -> DynamicsProblem:
+        return DynamicsProblem(problem, v, None, gravity=self.ops.zeros(3, 1))
+
+    def _goal_of_spring(self, c: AnySpring, at: At) -> Goal:
+        """That of rows with the forces ``−k x − (d + b / h) u − a u̇`` of `step_of_spring`; they yield by ``1 / a``.
+
+        Where limits do not act, they yield to next to nothing.
+        """
         ops, (h,), R, by_speed, by_length = self.ops, self.entries("dt"), *(list[Scalar]() for _ in range(3))
-        for k, d, mobility in c.springs(self.request.tree):
+        for r, (k, d, mobility) in enumerate(c.springs(self.request.tree)):
             a, b = step_of_spring(ops, h, k, d, mobility)
-            R.append(1.0 / a)
-            by_speed.append(R[-1] * (d + b / h))
-            by_length.append(R[-1] * k)
+            over = 1.0 / a
+            of_speed, of_length = over * (d + b / h), over * k
+            x, u = (column(ops, state(at))[r] for state in (c.position, c.velocity))
+            acts = pushes(c, ops, k, d, x, u)
+            if acts is not None:
+                over, of_speed, of_length = ops.select(acts, over, over / SLACK), acts * of_speed, acts * of_length
+            R.append(over)
+            by_speed.append(of_speed)
+            by_length.append(of_length)
         return Goal(row_gains=(by_speed, by_length), compliance=stacked(self, R))
 
     def _pose(self, name: str) -> tuple[Matrix, Matrix]:

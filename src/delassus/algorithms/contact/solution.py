@@ -65,10 +65,10 @@ class StepInputs:
     springs: Sequence[Spring]
     described: Tree
 
-    def springs_in(self, problem: Problem) -> ImplicitSprings | None:
-        """Those in the step, and along lines; None without any."""
+    def springs_in(self, problem: Problem, v: Sequence[Scalar]) -> ImplicitSprings | None:
+        """Those in the step from the velocity ``v``, and along lines; None without any."""
         tied = {i for links, _ in self.blocks_with_loops(problem) for i in links}
-        own = springs_in_step(problem, self.springs, self.described, tied, self.h)
+        own = springs_in_step(problem, self.springs, self.described, tied, self.h, v)
         return ImplicitSprings(problem.ops, problem.tree, own, self.h) if own else None
 
     def bodies(self, problem: Problem) -> list[list[int]]:
@@ -271,7 +271,7 @@ def blocks_with_loops(
             ops, tree = motion.ops, motion.tree
             motion = motion.relieved(stiff_joints(ops, tree, springs, links, h))
             steps, pulling = SubSteps(motion, links, loops, epsilon), None
-            implicit = springs_in_step(motion.problem, springs, given.described, links, h)
+            implicit = springs_in_step(motion.problem, springs, given.described, links, h, v)
             own = ImplicitSprings(ops, tree, implicit, h).of_links(steps.dofs)
             if own is not None:
                 pulling = PulledMotion(ops, own, steps.dofs, v, column(ops, motion.applied))

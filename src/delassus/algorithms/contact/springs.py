@@ -10,7 +10,7 @@ from delassus.algorithms.contact.law import LONGEST, STIFF, step_of_spring
 from delassus.algorithms.jacobian import jacobian_columns
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At
-from delassus.constraints.spring import springs_among
+from delassus.constraints.spring import acting, springs_among
 from delassus.model.tree import Tree
 from delassus.spatial.motion import column
 from delassus.spatial.ops import Matrix, Ops, Scalar
@@ -44,8 +44,8 @@ class Spring(NamedTuple):
         return cls({dof: 1.0}, stiffness, damping, mobility, joint=joint, slow=slow)
 
 
-def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
-    """Those that are constraints, of a robot as it is described."""
+def springs_along_lines(problem: Problem, described: Tree, v: Sequence[Scalar]) -> list[Spring]:
+    """Those that are constraints, of a robot as it is described, with velocities ``v`` (nv)."""
     ops, tree, out = problem.ops, problem.tree, list[Spring]()
     lines = springs_among(problem.constraints)
     columns = problem.once(jacobian_columns) if lines else []
@@ -54,8 +54,9 @@ def springs_along_lines(problem: Problem, described: Tree) -> list[Spring]:
         rows = {i: ops.entries(own) for i, own in columns[k].items()}
         for r, (stiffness, damping, mobility) in enumerate(c.springs(described)):
             ratios = {tree.v_slices[i].start + a: x for i, own in rows.items() for a, x in enumerate(own[r])}
-            row = problem.rows[k].start + r
-            out.append(Spring(ratios, stiffness, damping, mobility, stretched[r], row, apart=True))
+            row, speed = problem.rows[k].start + r, sum((x * v[dof] for dof, x in ratios.items()), cast(Scalar, 0.0))
+            own = acting(c, ops, stiffness, damping, stretched[r], speed)
+            out.append(Spring(ratios, *own, mobility, stretched[r], row, apart=True))
     return out
 
 
@@ -74,7 +75,8 @@ def stiff_joints(
 
 
 def springs_in_step(
-    problem: Problem, springs: Sequence[Spring], described: Tree, links: Collection[int], h: Scalar
+    problem: Problem, springs: Sequence[Spring], described: Tree, links: Collection[int], h: Scalar,
+    v: Sequence[Scalar],
 ) -> list[Spring]:  # fmt: skip
     """Springs that act implicitly in a step, those along lines last; of joints of ``links`` in loops, stiff ones."""
     ops, tree, out = problem.ops, problem.tree, list[Spring]()
@@ -90,7 +92,7 @@ def springs_in_step(
                 stretched = problem.q[tree.q_slices[x.joint].start + at] - float(joint.rest_position[at])
             k, d = flag * x.stiffness, flag * x.damping
             out.append(x._replace(stiffness=k, damping=d, stretched=stretched, apart=True))
-    return [*out, *springs_along_lines(problem, described)]
+    return [*out, *springs_along_lines(problem, described, v)]
 
 
 class ImplicitSprings:

@@ -100,7 +100,7 @@ class KernelStep:
         self.lengths = [length for c in spins for length in c.row_lengths()]
         self.patches = patches_of(self.problem, self.points, 3 * len(self.points) + len(joints))
         self.weights = Weights.of(self.tree, joints, len(self.points), len(self.lengths))
-        self.springs, self.instant, self.bodies = given.springs_in(self.problem), self, given.bodies(self.problem)
+        self.springs, self.instant, self.bodies = given.springs_in(self.problem, v), self, given.bodies(self.problem)
         self.tied, of_link = given.blocks_with_loops(self.problem), {i: b for b, x in enumerate(self.bodies) for i in x}
         of_dof = {k: of_link[i] for i, own in enumerate(self.tree.v_slices) for k in range(own.start, own.stop)}
         on_links = (sorted({of_link[link] for link in c.arms}) for c, *_ in self.points)

@@ -17,7 +17,7 @@ from typing import Any
 
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Constraint, Goal
-from delassus.constraints.spring import AnySpring
+from delassus.constraints.spring import AnySpring, acting
 from delassus.frozen import cached_property
 from delassus.model.inertia import about_centre
 from delassus.model.tree import WORLD
@@ -314,8 +314,9 @@ class DynamicsProblem:
 
     def _pulls(self) -> Iterator[tuple[int, Matrix]]:
         """Links that springs act on, and wrenches ``−Kᵀ (k x + d ẋ)`` in their body frames."""
-        for rows, each in self.stretched:
-            force = from_entries(self.ops, [-(k * x + d * u) for k, d, x, u in each])
+        for c, (rows, each) in zip(self.springs, self.stretched, strict=True):
+            acts = [(*acting(c, self.ops, *own), *own[2:]) for own in each]
+            force = from_entries(self.ops, [-(k * x + d * u) for k, d, x, u in acts])
             yield from ((i, self.ops.transpose(K) @ force) for i, K in rows.items())
 
     @cached_property

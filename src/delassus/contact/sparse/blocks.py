@@ -15,7 +15,7 @@ import numpy as np
 from delassus.algorithms.contact.mean_products import has_products
 from delassus.constraints import Constraint, bounded_joints
 from delassus.constraints.joint_rows import BoundedJoint
-from delassus.constraints.spring import AnySpring
+from delassus.constraints.spring import AnySpring, has_limits
 from delassus.contact.filters import moved_links
 from delassus.contact.scene import Scene
 from delassus.contact.snapshot import Indices
@@ -222,7 +222,7 @@ class Blocks:
                 described.append([b, m, J, rows])
                 loop_rows[b], loops_at[b] = m, J
             k = m
-            for x in (x for c in kind.springs for x in c.springs(kind.tree)):
+            for x in ((*x, has_limits(c)) for c in kind.springs for x in c.springs(kind.tree)):
                 lines.append(Line(b, J + k * kind.tree.nv, rows + k, *x))
                 k += 1
             b, rows, J = b + len(kind.links), rows + k, J + k * kind.tree.nv

@@ -191,12 +191,14 @@ class Stretches(NamedTuple):
     Of those along a line between two points, ``row[s]`` is where their ratios, which change, begin in ``Q`` (−1 of
     others), and ``error[s]`` the place of the stretch in `LoopState.errors`. Of those of joints in loops,
     ``coordinate[s]`` is that of the position in ``q`` (−1 of others), and ``rest[s]`` the position without force.
+    ``beyond[s]`` are stiffness and damping of one with limits where these push back, else zero.
     """
 
     row: Indices
     error: Indices
     coordinate: Indices
     rest: Array
+    beyond: Array
 
 
 class SpringMemory(NamedTuple):

@@ -93,7 +93,10 @@ def pulls_of_joints(tree: Tree, tied: Collection[int], dt: float) -> list[Pull]:
 
 
 class Line(NamedTuple):
-    """A `SpringDamper` of a block: where its row is in ``Q``, and its error; stiffness, damping and usual mobility."""
+    """A spring of a block that is a constraint: where its row is in ``Q``, and its error; numbers of `springs`.
+
+    One that has limits acts beyond them alone.
+    """
 
     block: int
     row: int
@@ -101,6 +104,7 @@ class Line(NamedTuple):
     stiffness: float
     damping: float
     mobility: float
+    has_limits: bool
 
 
 def springs_of(
@@ -122,11 +126,13 @@ def springs_of(
     size = np.array([sizes[a:b].sum() for a, b in pairwise(first)])
     stiffness, damping = (np.array([x[k] for x in pulls], float) for k in (1, 2))
     row, error = np.full(len(pulls), -1), np.zeros(len(pulls), np.int64)
+    beyond = np.zeros((len(pulls), 2))
     for k, x in enumerate(lines, before):
         row[k], error[k], stiffness[k], damping[k], size[k] = x.row, x.error, x.stiffness, x.damping, x.mobility
+        beyond[k] = (x.stiffness, x.damping) if x.has_limits else (0.0, 0.0)
     of_controls = (np.arange(len(pulls)) >= n).astype(np.int64)
     coordinate = np.array([in_q[p.coordinate] if p.coordinate >= 0 else -1 for p in pulls], np.int64)
-    at = Stretches(row, error, coordinate, np.array([p.rest for p in pulls]))
+    at = Stretches(row, error, coordinate, np.array([p.rest for p in pulls]), beyond)
     memory = SpringMemory(np.zeros(len(bodies.at), np.int64), *np.zeros((2, len(bodies.usual))))
     return SpringTable(first, dofs, ratios, block, size, stiffness, damping, of_controls, at, memory)
 
@@ -139,6 +145,7 @@ def add_springs(springs: SpringTable, data: Data, dt: float) -> None:
     `pull_loops`. Blocks that springs act on are ``stiff``.
     """
     bodies, state, stiff, push = data.bodies, data.state, springs.memory.stiff, springs.memory.push
+    switch_limits(springs, data)
     for b in range(stiff.size if springs.block.size > 0 else 0):
         stiff[b] = 0
     for s in range(springs.block.size):
@@ -165,6 +172,19 @@ def add_springs(springs: SpringTable, data: Data, dt: float) -> None:
                 push[c] -= springs.ratios[e] * momentum
                 for g in range(begin, end):
                     bodies.mass[at + (c - f) * m + springs.dofs[g] - f] += added * springs.ratios[e] * springs.ratios[g]
+
+
+@compiled
+def switch_limits(springs: SpringTable, data: Data) -> None:
+    """Give springs that have limits their stiffness and damping where these push back, else none."""
+    for s in range(springs.block.size):
+        k, d = springs.at.beyond[s, 0], springs.at.beyond[s, 1]
+        if k > 0.0 or d > 0.0:
+            x, u, begin = data.state.loops.errors[springs.at.error[s]], 0.0, springs.first[s]
+            for e in range(begin, springs.first[s + 1]):
+                u += data.bodies.Q[springs.at.row[s] + e - begin] * data.state.v[springs.dofs[e]]
+            acts = 1.0 if x * (k * x + d * u) > 0.0 else 0.0
+            springs.stiffness[s], springs.damping[s] = acts * k, acts * d
 
 
 @compiled

@@ -13,6 +13,9 @@ from delassus.spatial.rotations import Array
 GAINS, BIASES = {"fixed": 1, "affine": 3}, {"none": 0, "affine": 3}
 """Types that a tree holds, and how many parameters they have."""
 
+FOLLOWING = ("filter", "filterexact", "integrator")
+"""Types of activations that follow controls, and are the controls here."""
+
 OTHERS = ("actuator_delay", "actuator_damping", "actuator_dampingpoly")
 """Attributes of actuators that a tree does not hold."""
 
@@ -59,23 +62,35 @@ def _joints_below(model: NamedModel, body: int) -> list[int]:
     return out
 
 
+def follows_control(model: NamedModel, a: int) -> bool:
+    """Whether an actuator has an activation that follows its control."""
+    is_one = model.actuator_actnum[a] == 1 and model.actuator_plugin[a] < 0
+    return bool(is_one) and model.word("mjtDyn", model.actuator_dyntype[a]) in FOLLOWING
+
+
 def _actuator(model: NamedModel, a: int, name: str, joint_names: list[str]) -> Actuator | None:
-    """Actuator ``a``; None if it has a state, delay or damping, or other types of gain, bias or transmission."""
+    """Actuator ``a``; None if it has another state, delay or damping, or other types of gain, bias or transmission.
+
+    The control of one whose activation follows its control is the activation.
+    """
     gain = GAINS.get(model.word("mjtGain", model.actuator_gaintype[a]))
     bias = BIASES.get(model.word("mjtBias", model.actuator_biastype[a]))
-    ratios = _transmission(model, a)
-    has_state = model.word("mjtDyn", model.actuator_dyntype[a]) != "none" or model.actuator_plugin[a] >= 0
-    if gain is None or bias is None or ratios is None or has_state:
+    ratios, follows = _transmission(model, a), follows_control(model, a)
+    is_direct = model.word("mjtDyn", model.actuator_dyntype[a]) == "none" and model.actuator_plugin[a] < 0
+    if gain is None or bias is None or ratios is None or not (is_direct or follows):
         return None
     if any(np.any(getattr(model, other, [0.0] * (a + 1))[a]) for other in OTHERS):
         return None
     clamps = model.actuator_ctrllimited[a] and not model.is_disabled("CLAMPCTRL")
+    limits = _range(clamps, model.actuator_ctrlrange[a])
+    if follows:
+        limits = _range(model.actuator_actlimited[a], model.actuator_actrange[a])
     return Actuator(
         name,
         {joint_names[j]: ratio for j, ratio in ratios.items()},
         _affine(model.actuator_gainprm[a], gain),
         _affine(model.actuator_biasprm[a], bias),
-        _range(clamps, model.actuator_ctrlrange[a]),
+        limits,
         _range(model.actuator_forcelimited[a], model.actuator_forcerange[a]),
     )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from delassus.constraints import Constraint, Frame, JointRows, Point, SpringDamper, Weld
+from delassus.constraints import Constraint, Frame, JointRows, Point, SpringDamper, Tendon, Weld
+from delassus.constraints.tendon import shifted
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.text import element, tidy
 from delassus.model.describe import SAME
@@ -69,29 +71,47 @@ def _at_site(model: NamedModel, site: int, body_names: list[str]) -> Frame:
     return Frame(body_names[model.site_bodyid[site]], model.site_pos[site], rotation_of(model.site_quat[site]))
 
 
-def springs_of(model: NamedModel, tree: Tree) -> tuple[tuple[SpringDamper, ...], list[str]]:
-    """Springs for spatial tendons that go straight from one site to another, with one length at which they are slack.
+def springs_of(model: NamedModel, tree: Tree) -> tuple[tuple[SpringDamper | Tendon, ...], list[str], list[str]]:
+    """Springs, dampers and limits of tendons: straight ones, paths through sites, and fixed ones.
 
-    And names of the other tendons with springs, dampers or friction.
+    And names of the other tendons with springs, dampers or friction, and with limits.
     """
-    body_names, held, whole = model.names_of("body"), list[SpringDamper](), set[str]()
+    joints, held, others, free = model.names_of("joint"), list[SpringDamper | Tendon](), list[str](), list[str]()
     curved = {*model.having("tendon", "tendon_stiffnesspoly", "tendon_dampingpoly", "tendon_springyield")}
-    rough = {*model.having("tendon", "tendon_frictionloss")}
+    rough, stops = {*model.having("tendon", "tendon_frictionloss")}, not model.is_disabled("LIMIT", "CONSTRAINT")
     for t, name in enumerate(model.names_of("tendon")):
         k = 0.0 if model.is_disabled("SPRING", "PASSIVE") else float(model.tendon_stiffness[t])
         d = 0.0 if model.is_disabled("DAMPER", "PASSIVE") else float(model.tendon_damping[t])
-        wraps = range(int(model.tendon_adr[t]), int(model.tendon_adr[t]) + int(model.tendon_num[t]))
-        lower, upper = (float(x) for x in model.tendon_lengthspring[t])
-        length = lower if k else float(model.tendon_length0[t])
-        is_straight = [model.word("mjtWrap", model.wrap_type[w]) for w in wraps] == ["site", "site"]
-        if name in curved or not is_straight or min(k, d) < 0.0 or max(k, d) == 0.0 or (k and lower != upper):
+        along, limited = _tendon(model, t, joints), bool(model.tendon_limited[t]) and stops
+        moves = along is not None and _moves(along, tree)
+        if name in curved or name in rough or ((k or d) and (not moves or min(k, d) < 0.0)):
+            others.append(name)
+        if limited and not moves:
+            free.append(name)
+        if along is None or not moves:
             continue
-        first, second = (_at_site(model, int(model.wrap_objid[w]), body_names) for w in wraps)
-        if length > 0.0 and first.carrier(tree) != second.carrier(tree):
-            held.append(SpringDamper(first, second, k, d, length=length))
-            whole.add(name)
-    having = model.having("tendon", "tendon_stiffness", "tendon_damping")
-    return tuple(held), [*dict.fromkeys([*(x for x in having if x not in whole), *sorted(curved | rough)])]
+        if name not in curved and min(k, d) >= 0.0 and max(k, d) > 0.0:
+            held += _springs(along, k, d, *(float(x) for x in model.tendon_lengthspring[t]))
+        if limited:
+            held.append(Tendon(along.path, along.ratios, length=model.tendon_range[t]))
+    return tuple(held), others, free
+
+
+def _moves(along: Length, tree: Tree) -> bool:
+    frames = (x.carrier(tree) for x in along.path if isinstance(x, Frame))
+    return bool(along.ratios) or len({*frames}) > 1
+
+
+def _springs(along: Length, k: float, d: float, lower: float, upper: float) -> list[SpringDamper | Tendon]:
+    """A spring and damper; two where the spring has limits, beyond which alone it acts."""
+    path, ratios = along.path, along.ratios
+    if k and lower < upper:
+        damper = [Tendon(path, ratios, length=along.start, damping=d)] if d else []
+        return [Tendon(path, ratios, length=(lower, upper), stiffness=k), *damper]
+    length = lower if k else along.start
+    if len(path) != 2 or length <= 0.0:
+        return [Tendon(path, ratios, length=length, stiffness=k, damping=d)]
+    return [SpringDamper(path[0], path[1], k, d, length=length)]  # type: ignore[arg-type]
 
 
 def rotation_of(quaternion: Array) -> Array:
@@ -99,35 +119,61 @@ def rotation_of(quaternion: Array) -> Array:
     return quaternion_to_matrix(np.roll(quaternion, -1, axis=-1) / np.linalg.norm(quaternion, axis=-1, keepdims=True))
 
 
-Length = tuple[dict[str, float], float]
-"""Coefficients of a linear combination of joint positions, and its value at ``qpos0``."""
+class Length(NamedTuple):
+    """Path through sites, coefficients of joint positions, and the length that these make at ``qpos0``."""
+
+    path: tuple[Frame | float, ...]
+    ratios: dict[str, float]
+    start: float
 
 
-def _joint(model: NamedModel, joint: int, joint_names: list[str]) -> Length | None:
+NO_LENGTH = Length((), {}, 0.0)
+
+
+def _joint(model: NamedModel, joint: int, joint_names: list[str]) -> Length:
     """Position of a joint; zero where there is none."""
-    return ({}, 0.0) if joint < 0 else ({joint_names[joint]: 1.0}, float(model.qpos0[model.jnt_qposadr[joint]]))
+    if joint < 0:
+        return NO_LENGTH
+    return Length((), {joint_names[joint]: 1.0}, float(model.qpos0[model.jnt_qposadr[joint]]))
 
 
 def _tendon(model: NamedModel, tendon: int, joint_names: list[str]) -> Length | None:
-    """Length of a fixed tendon; zero where there is none, None of a spatial tendon."""
+    """Length of a tendon; zero where there is none, None of one that wraps around geoms."""
     if tendon < 0:
-        return {}, 0.0
-    ratios = model.fixed_tendon(tendon)
-    if ratios is None:
-        return None
-    return {joint_names[j]: ratio for j, ratio in ratios.items()}, float(model.tendon_length0[tendon])
+        return NO_LENGTH
+    start, ratios = float(model.tendon_length0[tendon]), model.fixed_tendon(tendon)
+    if ratios is not None:
+        return Length((), {joint_names[j]: ratio for j, ratio in ratios.items()}, start)
+    path, body_names = list[Frame | float](), model.names_of("body")
+    for w in range(int(model.tendon_adr[tendon]), int(model.tendon_adr[tendon]) + int(model.tendon_num[tendon])):
+        match model.word("mjtWrap", model.wrap_type[w]):
+            case "site":
+                path.append(_at_site(model, int(model.wrap_objid[w]), body_names))
+            case "pulley":
+                path.append(float(model.wrap_prm[w]))
+            case _:
+                return None
+    return Length(tuple(path), {}, start)
 
 
 def _coupling(model: NamedModel, e: int, first: Length | None, second: Length | None) -> Constraint | None:
-    """``l₁ − l₁⁰ = c₀ + c₁ (l₂ − l₂⁰)`` as a row; None of a polynomial of higher degree."""
+    """``l₁ − l₁⁰ = Σ c_k (l₂ − l₂⁰)^k`` as a row; None of a tendon that wraps around geoms."""
     constant, slope, *higher = (float(c) for c in model.eq_data[e][:5])
-    if first is None or second is None or (second[0] and any(higher)):
+    if first is None or second is None:
         return None
-    row = dict(first[0])
-    for joint, ratio in second[0].items():
+    if first.path or second.path or (second.ratios and any(higher)):
+        follows = Tendon(second.path, second.ratios) if second.path or second.ratios else None
+        powers, moved = shifted((slope, *higher), -second.start)
+        powers = powers[: max([k for k, x in enumerate(powers, 1) if x], default=1)]
+        length = first.start + constant + (moved if follows else 0.0)
+        return Tendon(
+            first.path, first.ratios, length=length, follows=follows, polynomial=powers if follows else (1.0,)
+        )
+    row = dict(first.ratios)
+    for joint, ratio in second.ratios.items():
         row[joint] = row.get(joint, 0.0) - slope * ratio
     row = {joint: x for joint, x in row.items() if x}
-    return JointRows(row, rest=first[1] + constant - slope * second[1]) if row else None
+    return JointRows(row, rest=first.start + constant - slope * second.start) if row else None
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -160,10 +206,10 @@ def equalities(
     poses = [*world_poses(tree, q), (np.eye(3), np.zeros(3))]  # the last one is the world's
     taken = {actuator.name for actuator in tree.actuators}
     for number, constraint in enumerate(tree.constraints):
-        spring = constraint.along_line(tree)
-        if spring is not None:
-            name = unique_name(f"spring{number}", taken)
-            if not _tendon_of(out, name, constraint, spring, tree, carriers, bodies):
+        tendon = constraint.as_tendon(tree)
+        if tendon is not None:
+            name = f"{'tendon' if tendon.holds else 'spring'}{number}"
+            if not _write_tendon(out, tendon, unique_name(name, taken), tree, q, carriers, bodies):
                 out.others.append(repr(constraint))
             continue
         rows = constraint.couplings()
@@ -203,23 +249,65 @@ def equalities(
     return out
 
 
-def _tendon_of(
-    out: Equalities, name: str, constraint: Any, spring: tuple[float, float, float], tree: Topology,
+def _path_of(
+    out: Equalities, name: str, path: Iterable[Frame | float], numbers: Mapping[str, Any], tree: Any,
     carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str],
 ) -> bool:  # fmt: skip
-    """Add a tendon between two sites; False where an end is on no body that is written, or comes with each call."""
-    ends = [frame.on(tree) for frame in constraint.frames if frame.given is None]
-    on = [carriers[at.link] if at.link != WORLD else ("world", carriers[WORLD][1]) for at in ends]
-    moved = any(tree.placement(frame.link).moved_by for frame in constraint.frames)
-    if len(ends) < 2 or moved or not {body for body, _ in on} <= {"world", *bodies}:
+    """Add a tendon through sites; False where one is on no body that is written, or comes with each call."""
+    lines = list[str]()
+    for k, x in enumerate(path):
+        if not isinstance(x, Frame):
+            lines.append(element(3, "pulley", {"divisor": x}))
+            continue
+        if x.given is not None or tree.placement(x.link).moved_by:
+            return False
+        at = x.on(tree)
+        body, link = carriers[at.link] if at.link != WORLD else ("world", carriers[WORLD][1])
+        if body not in {"world", *bodies}:
+            return False
+        lines.append(element(3, "site", {"site": _site_at(out, at, body, link, tree, f"{name}_{k}")}))
+    out.tendons += [element(2, "spatial", {"name": name, **numbers}, is_open=True), *lines, "    </spatial>"]
+    return True
+
+
+def _write_tendon(
+    out: Equalities, tendon: Tendon, name: str, tree: Any, q: Array,
+    carriers: Mapping[int, tuple[str, Placement]], bodies: Collection[str],
+) -> bool:  # fmt: skip
+    """Add a tendon with its spring, or an equality of its length at ``qpos0``; False of what MJCF does not have."""
+    follows = tendon.follows
+    each = [(name, tendon)] if follows is None else [(name, tendon), (f"{name}_followed", follows)]
+    if any((x.path and x.ratios) for _, x in each) or (follows is not None and not tendon.holds):
         return False
-    names = [
-        _site_at(out, at, body, link, tree, f"{name}_{k}")
-        for k, (at, (body, link)) in enumerate(zip(ends, on, strict=True))
-    ]
-    numbers = dict(zip(("stiffness", "damping", "springlength"), spring, strict=True))
-    sites = [element(3, "site", {"site": site}) for site in names]
-    out.tendons += [element(2, "spatial", {"name": name, **numbers}, is_open=True), *sites, "    </spatial>"]
+    if follows is not None and (follows.follows is not None or len(tendon.polynomial) > 4):
+        return False
+    numbers, rest = dict[str, Any](), tendon if tendon.length is not None else tendon.at_rest(tree, q)
+    if tendon.band and tendon.stiffness is None and tendon.damping is None:
+        numbers = {"limited": "true", "range": np.array(tendon.band)}
+    elif not tendon.holds:
+        length: Any = tendon.at_rest(tree, tree.neutral()).length
+        numbers = {"stiffness": tendon.stiffness or 0.0, "damping": tendon.damping or 0.0, "springlength": length}
+        if tendon.stiffness and np.min(length) < 0.0:  # those are of ``qpos0``
+            return False
+        if tendon.band and tendon.damping:
+            return False
+    for own, x in each:
+        if x.path and not _path_of(out, own, x.path, numbers, tree, carriers, bodies):
+            return False
+        if not x.path:
+            out.tendons += fixed_tendon(own, x.ratios, numbers)
+    if not tendon.holds:
+        return True
+    first, moved = Tendon(tendon.path, tendon.ratios).error_at(tree, q), 0.0
+    powers: tuple[float, ...] = (0.0,)
+    second = {}
+    if follows is not None:
+        powers, moved = shifted(tendon.polynomial, follows.error_at(tree, q))
+        second = {"tendon2": each[1][0]}
+    polynomial = np.array(
+        [(rest.length if isinstance(rest.length, float) else 0.0) + moved - first, *powers, *[0.0] * (4 - len(powers))]
+    )
+    out.lines.append(element(2, "tendon", {"tendon1": name, **second, "polycoef": polynomial}))
     return True
 
 
@@ -254,10 +342,12 @@ def _couple(
     out.lines.append(element(2, "tendon", {"tendon1": tendon, "polycoef": polynomial}))
 
 
-def fixed_tendon(name: str, coefficients: Mapping[str, float]) -> list[str]:
+def fixed_tendon(
+    name: str, coefficients: Mapping[str, float], numbers: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
     """Lines of a tendon on joints."""
     parts = [element(3, "joint", {"joint": joint, "coef": x}) for joint, x in coefficients.items()]
-    return [element(2, "fixed", {"name": name}, is_open=True), *parts, "    </fixed>"]
+    return [element(2, "fixed", {"name": name, **numbers}, is_open=True), *parts, "    </fixed>"]
 
 
 def _same(rows: Any, wanted: Array) -> bool:

@@ -1,8 +1,7 @@
 """MuJoCo: ``mujoco.MjModel`` → `Tree`, and states in both directions, batched over leading axes.
 
 Links and degrees of freedom keep MuJoCo's order. A body with several joints becomes as many links, all but the last of
-them without mass; the last has the body's name. Armature of tendons is refused, as it couples joints through the mass
-matrix. A mocap body is on the world, where the model puts it; scenes move it.
+them without mass; the last has the body's name. A mocap body is on the world, where the model puts it; scenes move it.
 
 The layouts of ``qpos`` and ``q`` and of ``qvel`` and ``v`` are the same but for two things: MuJoCo's quaternions are
 ``[w x y z]``, ours ``[x y z w]``; and the linear velocity of a free joint is in the world's axes there, in the body's
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from delassus.errors import ConfigurationError, ModelError, shown
 from delassus.formats.features import FROM_MJCF, JOINTS, MJCF, check_joint, omitted
-from delassus.formats.mujoco.actuators import actuators_of, gravity_compensation_of
+from delassus.formats.mujoco.actuators import actuators_of, follows_control, gravity_compensation_of
 from delassus.formats.mujoco.equalities import constraints_of, rotation_of, springs_of
 from delassus.formats.mujoco.named import NamedModel
 from delassus.formats.mujoco.sensors import sensors_of
@@ -48,7 +47,7 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     Raises
     ------
     ModelError
-        Not a model; armature on a tendon; a free joint whose armature differs between linear directions; links whose
+        Not a model; a free joint whose armature differs between linear directions; links whose
         mass matrix is singular. Names the culprit.
     MissingDependencyError
         MuJoCo is not installed.
@@ -56,7 +55,7 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     model = NamedModel(given)
     kinds = {word: kind for kind, word in JOINTS[MJCF].items()}
     body_names, joint_names = model.names_of("body"), model.names_of("joint")
-    armature = _armature(model)
+    armature, coupling = _armature(model)
     frames, carriers = set(body_names), set(joint_names)
 
     with np.errstate(invalid="ignore"):  # numbers that are not finite are refused by name below
@@ -95,14 +94,16 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     tree = replace(tree, frames={name: replace(at, moved_by=led.get(name, "")) for name, at in tree.frames.items()})
     actuators, other_actuators = actuators_of(model)
     constraints, other_equalities = constraints_of(model, tree)
-    springs, other_tendons = springs_of(model, tree)
+    springs, other_tendons, free_tendons = springs_of(model, tree)
     balanced, unbalanced = gravity_compensation_of(model)
     tree = replace(tree, actuators=actuators, constraints=(*constraints, *springs))
     sensors, other_sensors = sensors_of(model, tree)
     others = {"actuators": other_actuators, "equalities": other_equalities, "unbalanced": unbalanced}
-    others |= {"sensors": other_sensors, "tendons": other_tendons}
-    other_controls = np.delete(model.key_ctrl, _controls(model, tree), axis=1)
-    others["uncontrolled"] = [*model.where("key", model.key_act.any(axis=1) | other_controls.any(axis=1))]
+    others |= {"sensors": other_sensors, "tendons": other_tendons, "free": free_tendons, "coupling": coupling}
+    held, active = _controls(model, tree)
+    left = [np.delete(x, at, axis=1) for x, at in ((model.key_ctrl, held), (model.key_act, [*active.values()]))]
+    others["uncontrolled"] = [*model.where("key", np.hstack(left).any(axis=1))]
+    others["following"] = [tree.actuators[k].name for k in active]
     return replace(
         tree, sensors=sensors, omitted=omitted(FROM_MJCF, model, **others),
         gravity=np.zeros(3) if model.is_disabled("GRAVITY") else np.array(model.opt.gravity),
@@ -110,16 +111,21 @@ def tree_from_mujoco(given: Any, check_inertia: Check = "warn", source: str = ""
     )  # fmt: skip
 
 
-def _controls(model: NamedModel, tree: Tree) -> list[int]:
-    """Places of the controls of a tree's actuators among those of a model, whose others may have several or none."""
-    at = getattr(model, "actuator_ctrladr", range(len(model.names_of("actuator"))))
-    places = dict(zip(model.names_of("actuator"), at, strict=True))
-    return [int(places[actuator.name]) for actuator in tree.actuators]
+def _controls(model: NamedModel, tree: Tree) -> tuple[list[int], dict[int, int]]:
+    """Places of the controls of a tree's actuators among those of a model, whose others may have several or none.
+
+    And by number of actuator, places of the activations that are controls in the tree.
+    """
+    names = model.names_of("actuator")
+    at = getattr(model, "actuator_ctrladr", range(len(names)))
+    numbers = [names.index(actuator.name) for actuator in tree.actuators]
+    active = {k: int(model.actuator_actadr[a]) for k, a in enumerate(numbers) if follows_control(model, a)}
+    return [int(at[a]) for a in numbers], active
 
 
 def _keyframes(model: NamedModel, tree: Tree) -> dict[str, Keyframe]:
     """``qpos0``, at rest and without controls, and the keyframes."""
-    held, led = (
+    (held, active), led = (
         _controls(model, tree),
         [int(model.body_mocapid[root]) for root in sorted({*model.moved_bodies().values()})],
     )
@@ -133,7 +139,9 @@ def _keyframes(model: NamedModel, tree: Tree) -> dict[str, Keyframe]:
         turns = np.reshape(_finite(name, model.key_mquat[k]), (-1, 4))[led]
         turns = np.roll(turns, -1, axis=1) / np.linalg.norm(turns, axis=1, keepdims=True)
         poses = np.hstack([places, turns]).ravel()
-        out[name] = Keyframe(configuration_from_mujoco(tree, qpos), v, ctrl[held], act, poses)
+        ctrl = ctrl[held]
+        ctrl[[*active]] = act[[*active.values()]]
+        out[name] = Keyframe(configuration_from_mujoco(tree, qpos), v, ctrl, act, poses)
     return out
 
 
@@ -143,8 +151,11 @@ def _finite(keyframe: str, numbers: Array) -> Array:
     return np.array(numbers)
 
 
-def _armature(model: NamedModel) -> Array:
-    """Armature (nv,) of each degree of freedom; that of actuators acts on their joint with the gear ratio squared."""
+def _armature(model: NamedModel) -> tuple[Array, list[str]]:
+    """Armature (nv,) of each degree of freedom; that of actuators acts on their joint with the gear ratio squared.
+
+    And names of tendons whose armature couples joints through the mass matrix.
+    """
     armature = np.array(model.dof_armature)
     on_tendon = np.array(model.tendon_armature) if hasattr(model, "tendon_armature") else np.zeros(model.ntendon)
     for a in np.flatnonzero(getattr(model, "actuator_armature", ())):  # actuators have none before MuJoCo 4
@@ -155,13 +166,15 @@ def _armature(model: NamedModel) -> Array:
             armature[model.dof_jntid == target] += reflected
         elif transmission == "tendon":
             on_tendon[target] += reflected
-    for t in np.flatnonzero(on_tendon):
-        raise ModelError(
-            f"tendon {model.names_of('tendon')[t]!r}", "no armature (it would couple joints through the mass matrix)",
-            f"{on_tendon[t]:g}",
-            "Remove it, and give the joints armature where that is near enough.",
-        )  # fmt: skip
-    return armature
+    coupling = list[str]()
+    for t in np.flatnonzero(on_tendon).tolist():
+        ratios = {j: x for j, x in (model.fixed_tendon(t) or {}).items() if x}
+        if len(ratios) == 1:  # of one joint alone
+            ((joint, ratio),) = ratios.items()
+            armature[model.dof_jntid == joint] += ratio * ratio * on_tendon[t]
+        else:
+            coupling.append(model.names_of("tendon")[t])
+    return armature, coupling
 
 
 def _joint(

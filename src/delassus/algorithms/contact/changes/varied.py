@@ -33,7 +33,8 @@ class Varied:
         first = min((law.spins[0] for law in step.patches.values()), default=0)
         self.patches = patches_of(problem, self.points, first)
         self._motion = given.motion([Dual(x) for x in start], problem).conserving_momentum()
-        self._springs, self._start = given.springs_in(problem), [Dual(x) for x in start]
+        self._start = [Dual(x) for x in start]
+        self._springs = given.springs_in(problem, self._start)
         self._at_rest = self._motion.at_rest(self.ops.zeros(step.tree.nv, 1), self.ops.zeros(problem.n_rows, 1))
 
     @property

@@ -19,9 +19,10 @@ from delassus.algorithms.blocks import assembled
 from delassus.algorithms.dynamics.derivatives.rates import Rates
 from delassus.algorithms.dynamics.state import DynamicsProblem
 from delassus.constraints import At, Constraint, Goal
+from delassus.constraints.between_frames import rows_in
 from delassus.constraints.constraint import Configuration, RobotMotion
 from delassus.constraints.frame import End, Frame
-from delassus.constraints.spring import AnySpring
+from delassus.constraints.spring import AnySpring, acting
 from delassus.frozen import cached_property
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.dual_ops import Dual, DualOps, value
@@ -31,6 +32,7 @@ from delassus.spatial.motion import (
     column,
     cross_matrix,
     from_entries,
+    motion_cross,
     motion_matrix,
     scaled_matrix,
 )
@@ -96,6 +98,26 @@ class Displaced(At):
         elif other == WORLD not in (link, root):
             own = compose(self._lifted(self._at.robot.pose_between(root, WORLD)), own)
         return compose(back, own)
+
+    def row_of_joint(self, joint: int) -> Any:
+        """That in the common frame."""
+        base = self._at.ops
+        R, p = self._rates.in_common(joint, (base.eye(3), base.zeros(3, 1)))
+        return self.dual.lifted(rows_in(base, self._at.row_of_joint(joint), R, p))
+
+    def position_of(self, joint: int) -> Any:
+        """The coordinate of a joint, moved by ``log(exp(−y) exp(x))`` of its link and parent along its axis."""
+        x, parent = self._twist(joint), self.tree.parents[joint]
+        if parent != WORLD:
+            y = self._twist(parent)
+            half = scaled_matrix(self.ops, -0.5, motion_cross(self.ops, y, x))
+            x = x - y + half
+        ((moved,),) = self.ops.entries(self.row_of_joint(joint) @ x)
+        return moved + self._at.position_of(joint)
+
+    def _twist(self, link: int) -> Any:
+        """Twist (6 × 1) by which a link is displaced."""
+        return self.dual.lifted(self._at.ops.zeros(6, 1), lambda k, _: {(link, k): 1.0})
 
     @cached_property
     def link_rotations(self) -> dict[int, Any]:
@@ -215,7 +237,8 @@ def spring_force(c: AnySpring, at: Displaced) -> Any:
     """``−(k x + d ẋ)`` along the rows of a spring."""
     both = (column(at.ops, x) for x in (c.position(at), c.velocity(at)))
     steps = zip(c.springs(at.tree), *both, strict=True)
-    return from_entries(at.ops, [x * -k + u * -d for (k, d, _), x, u in steps])
+    acts = [(*acting(c, at.ops, k, d, x, u), x, u) for (k, d, _), x, u in steps]
+    return from_entries(at.ops, [x * -k + u * -d for k, d, x, u in acts])
 
 
 def held_joints(c: Constraint, tree: Tree) -> set[int]:

@@ -13,6 +13,7 @@ from delassus.formats.sdf.colliders import colliders_of_sdf, ignored_of_sdf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
 from delassus.formats.usd.colliders import colliders_of_usd, ignored_of_usd
+from delassus.formats.usd.stage import refusing
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
 from delassus.model.shapes import Collider
 from delassus.model.topology import check_tree
@@ -109,7 +110,9 @@ def _of_description(
     folders = tuple(check_path("package_dirs", folder) for folder in given)
     kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
     if robot.is_usd:
-        return colliders_of_usd(robot.stage(max_bytes), kind, convex and not visual)
+        stage = robot.stage(max_bytes)
+        with refusing(robot.source):
+            return colliders_of_usd(stage, kind, convex and not visual)
     read = colliders_of_sdf if robot.is_sdf else colliders_of_urdf
     return read(robot.root, robot.path, kind, convex and not visual, folders, max_bytes)
 
@@ -151,7 +154,9 @@ def load_ignored(
         if read.is_sdf:
             pairs = ignored_of_sdf(read.root, read.path, max_bytes)
         elif read.is_usd:
-            pairs = ignored_of_usd(read.stage(max_bytes))
+            stage = read.stage(max_bytes)
+            with refusing(read.source):
+                pairs = ignored_of_usd(stage)
         else:
             pairs = [*ignored_of_srdf(read.root, str(read.path), tree)]
     else:

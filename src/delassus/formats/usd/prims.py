@@ -29,6 +29,9 @@ SQUARE = 1e-5
 
 SMALLEST_SCALE = 1e-12
 
+LARGEST_UNIT = 1e9
+"""Units of a stage are below this (m, kg), and above its inverse."""
+
 Y_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 """Turns the y axis upwards."""
 
@@ -57,7 +60,7 @@ class Prims:
         self.length = float(UsdGeom.GetStageMetersPerUnit(stage))
         self.mass = float(UsdPhysics.GetStageKilogramsPerUnit(stage))
         for name, unit in (("metersPerUnit", self.length), ("kilogramsPerUnit", self.mass)):
-            if not 0.0 < unit < LARGEST:
+            if not 1.0 / LARGEST_UNIT < unit < LARGEST_UNIT:
                 raise ModelError(f"{name} of the stage", "a positive number", shown(unit), "Correct it.")
         self.stage = stage
         self.up = Y_UP if UsdGeom.GetStageUpAxis(stage) == "Y" else np.eye(3)

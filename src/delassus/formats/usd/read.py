@@ -40,6 +40,7 @@ from delassus.formats.usd.prims import (
     schemas,
     text,
 )
+from delassus.formats.usd.stage import refusing
 from delassus.model.description import FIXED, Check, RawJoint, RawLink, Root, unique_name
 from delassus.model.edit.build import build_tree
 from delassus.model.keyframe import Keyframe
@@ -72,7 +73,12 @@ def tree_from_usd(stage: Any, fallback_name: str, given: Root | None, check_iner
     ModelError
         Attributes that are not what they should be; names the prim.
     """
-    prims = Prims(stage)
+    with refusing(source):
+        return _tree(Prims(stage), fallback_name, given, check_inertia, source)
+
+
+def _tree(prims: Prims, fallback_name: str, given: Root | None, check_inertia: Check, source: str) -> Tree:
+    """Build the tree of prims."""
     if not prims.bodies:
         raise ModelError(source, "prims with PhysicsRigidBodyAPI", "none", "Check that this describes a robot.")
     links, points = dict[str, RawLink](), list[str]()
@@ -92,7 +98,7 @@ def tree_from_usd(stage: Any, fallback_name: str, given: Root | None, check_iner
         extra[name] = RawLink(name)
         raw.append(RawJoint(unique_name(f"{name}:fixed", used), FIXED, prims.on(prim), name, p, R))
     described = [RawLink(WORLD), *links.values(), *extra.values()]
-    first = stage.GetDefaultPrim()
+    first = prims.stage.GetDefaultPrim()
     name = (text(first, "delassus:name") or str(first.GetName())) if first else fallback_name
     tree = build_tree(name, described, raw, check_inertia=check_inertia, source=source)
     tree = _with_moved(tree, prims)

@@ -10,6 +10,7 @@ import re
 import zipfile
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,15 @@ def open_stage(path: Path, text: str | None, max_bytes: float, source: str) -> A
         OpenUSD is not installed.
     """
     require("pxr", "usd", source)
-    from pxr import Sdf, Tf, Usd
+    from pxr import Sdf, Usd
 
-    layers: list[Any] = []
-    try:
+    with refusing(source):
         if text is None:
             check_file(path, max_bytes)
             _check_depth(path, source)
             root = Sdf.Layer.FindOrOpen(str(path.absolute()))
         else:
-            _refuse_deep(text.encode(errors="replace"), source)
+            _refuse_deep(text.encode(errors="surrogatepass"), source)
             root = Sdf.Layer.CreateAnonymous(".usda")
             root.ImportFromString(text)
         if root is None:
@@ -82,12 +82,24 @@ def open_stage(path: Path, text: str | None, max_bytes: float, source: str) -> A
         _count_prims(layers, max_bytes, source)
         stage = Usd.Stage.Open(root)
         faults = stage.GetCompositionErrors()
-    except Tf.ErrorException as error:
-        reason = re.sub(r".*?: '", "", " ".join(str(error).split()), count=1)
-        raise ModelError(source, "a layer that OpenUSD can read", reason, "Check the file.") from None
     if faults:
         raise ModelError(source, "layers that OpenUSD can compose", str(faults[0]), "Correct the file.")
     return stage
+
+
+@contextmanager
+def refusing(source: str) -> Iterator[None]:
+    """Raise what OpenUSD raises as a `ModelError`; texts that are no UTF-8, too."""
+    from pxr import Tf
+
+    try:
+        yield
+    except (Tf.ErrorException, UnicodeError) as error:
+        try:
+            reason = re.sub(r".*?: '", "", " ".join(str(error).split()), count=1)
+        except UnicodeError:
+            reason = "one with texts that are no UTF-8"
+        raise ModelError(source, "a layer that OpenUSD can read", reason, "Check the file.") from None
 
 
 def _check_depth(path: Path, what: str) -> None:
@@ -103,7 +115,7 @@ def _check_depth(path: Path, what: str) -> None:
                 if Path(member.filename).suffix.lower() in SUFFIXES:
                     _refuse_deep(archive.read(member), what)
     except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        if isinstance(error, ModelError):
+        if isinstance(error, ModelError | UnicodeError):
             raise
         raise ModelError(what, "a file that can be read", str(error), "Check the file.") from error
 
@@ -112,6 +124,7 @@ def _refuse_deep(data: bytes, what: str) -> None:
     """Refuse a layer as text whose brackets are nested too deeply."""
     if data.startswith(CRATE):
         return
+    data.decode()  # where it is no UTF-8, OpenUSD's errors are none either
     marks = np.frombuffer(_NO_BRACKETS.sub(b"", data), dtype=np.uint8)
     steps = np.isin(marks, [*b"{[("]).astype(np.int32) - np.isin(marks, [*b"}])"])
     if np.max(np.cumsum(steps), initial=0) > DEEPEST:

@@ -201,15 +201,13 @@ def _count_prims(layers: list[Any], max_bytes: float, source: str) -> None:
             for target, path in arcs[layer].get(own, ()):
                 others = stacks[target] if target else families[layer]
                 total += sum(size(x, path, depth + 1) for x in others)
-            if total > most:
-                raise ModelError(
-                    source, f"at most {most:g} prims", "more", "Load it with a larger max_bytes if it is meant so."
-                )
         sizes[key] = total
         return total
 
     if sum(size(layer.identifier, "/", 0) for layer in layers) > most:
-        raise ModelError(source, f"at most {most:g} prims", "more", "Load it with a larger max_bytes.")
+        raise ModelError(
+            source, f"at most {most:g} prims", "more", "Load it with a larger max_bytes if it is meant so."
+        )
 
 
 def _stack(layer: Any) -> set[str]:

@@ -338,6 +338,19 @@ def test_four_bars_start_closed():
     assert "rope" in str(ds.load(usd(bars + hinges + rope), unsupported="ignore").report)
 
 
+def test_joints_follow_others():
+    """By Newton's schema and by PhysX's: offsets in degrees, of a slide in the stage's lengths."""
+    physx = "float physxMimicJoint:rotY:gearing = 3\nfloat physxMimicJoint:rotY:offset = 45\n"
+    physx += "rel physxMimicJoint:rotY:referenceJoint = </w/j>\n"
+    newton = "rel newton:mimicJoint = </w/j>\nfloat newton:mimicCoef0 = 5\nfloat newton:mimicCoef1 = 0.5\n"
+    text = "".join(body(x, 0, 0, 0) for x in "abc")
+    text += joint("Revolute", "j", "", "a") + joint("Prismatic", "l", "a", "c", inside=newton)
+    text += joint("Revolute", "k", "a", "b", inside=physx + axis("Y"), apis="PhysxMimicJointAPI:rotY")
+    first, second = (c.couplings()[0] for c in ds.load(usd(text, units=0.1)).constraints)
+    assert first == ({"l": 1.0, "j": pytest.approx(-0.05 * 180 / np.pi)}, pytest.approx(0.5))
+    assert second == ({"k": 1.0, "j": 3.0}, pytest.approx(-np.pi / 4))
+
+
 def test_generic_joints_leave_free_what_no_limit_locks():
     """One of two slides and two turns, with limits and a drive; a joint without locks is free; start and reversal."""
     lock = "float limit:{0}:physics:low = 1\nfloat limit:{0}:physics:high = -1\n"

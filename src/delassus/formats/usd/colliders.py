@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -34,23 +35,23 @@ def colliders_of_usd(stage: Any, kind: str, convex: bool) -> list[Found]:
 
 def _named(prims: Prims, kind: str) -> list[tuple[Any, str]]:
     """Prims of a kind, and names: that of the body if it has one such prim, else with the prim's own behind."""
-    shapes = [prim for prim in prims.all if (_is_seen(prim) if kind == "visual" else _collides(prim))]
+    colliding = {str(x.GetPath()) for own in prims.colliders.values() for x in own}
+    shapes = [
+        prim
+        for prim in prims.all
+        if (_is_seen(prim) if kind == "visual" else str(prim.GetPath()) in colliding)
+        and (kind == "visual" or flag(prim, "physics:collisionEnabled", True))
+    ]
     links = [prims.on(prim) for prim in shapes]
-    taken = set[str]()
+    count, taken = Counter(links), set[str]()
     return [
-        (prim, unique_name(_short(prim, link, links.count(link)), taken))
-        for prim, link in zip(shapes, links, strict=True)
+        (prim, unique_name(_short(prim, link, count[link]), taken)) for prim, link in zip(shapes, links, strict=True)
     ]
 
 
 def _short(prim: Any, link: str, count: int) -> str:
     own = str(prim.GetName())
     return own if link == WORLD else link if count == 1 else f"{link}:{own}"
-
-
-def _collides(prim: Any) -> bool:
-    is_shape = str(prim.GetTypeName()) not in ("Xform", "Scope", "")
-    return is_shape and has_api(prim, "PhysicsCollisionAPI") and flag(prim, "physics:collisionEnabled", True)
 
 
 def _is_seen(prim: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from delassus.formats.usd.prims import TWIN, Prims, UsdBody, authored, has_api, number, numbers, rotation
+from delassus.formats.usd.prims import TWIN, Prims, UsdBody, authored, number, numbers, rotation
 from delassus.formats.usd.shapes import physics_of, shape_of
 from delassus.model.description import RawLink
 from delassus.model.shapes import HalfSpace, Mesh
@@ -56,11 +56,7 @@ def body_link(prims: Prims, body: UsdBody) -> tuple[RawLink, bool]:
 
 def _of_colliders(prims: Prims, body: UsdBody) -> Part:
     """Mass, centre of mass and inertia about it of the colliders of a body."""
-    parts = [
-        _part(prims, prim, body)
-        for prim in prims.all
-        if has_api(prim, "PhysicsCollisionAPI") and prims.body_of(prim) is body
-    ]
+    parts = [_part(prims, prim, body) for prim in prims.colliders.get(body.name, ())]
     mass = sum(m for m, _, _ in parts)
     if not mass:
         return 0.0, np.zeros(3), np.zeros((3, 3))

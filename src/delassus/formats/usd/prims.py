@@ -29,6 +29,9 @@ SQUARE = 1e-5
 
 SMALLEST_SCALE = 1e-12
 
+GROUPS = ("", "Xform", "Scope")
+"""Types of prims that hold others, and are no shapes."""
+
 LARGEST_UNIT = 1e9
 """Units of a stage are below this (m, kg), and above its inverse."""
 
@@ -75,6 +78,10 @@ class Prims:
             is_moved = flag(prim, "physics:kinematicEnabled", False)
             self.bodies[str(prim.GetPath())] = UsdBody(prim, names[str(prim.GetPath())], pose, scale, is_moved)
         self.by_name = {body.name: body for body in self.bodies.values()}
+        self.colliders: dict[str, list[Any]] = {}
+        for prim in self.all:
+            if has_api(prim, "PhysicsCollisionAPI") and str(prim.GetTypeName()) not in GROUPS:
+                self.colliders.setdefault(self.on(prim), []).append(prim)
 
     def matrix(self, prim: Any) -> tuple[Array, Array]:
         """Images (3, 3), in columns, of the axes of a prim in the world, and that of its origin (3,), in m."""
@@ -129,10 +136,6 @@ class Prims:
             return exact_quarter_turns(self.up @ turn), self.up @ p
         base, scale = self.within(owner, body)
         return times(base, (turn, scale * p))
-
-    def path(self, name: str) -> str:
-        """Path of the prim of a body."""
-        return str(self.by_name[name].prim.GetPath())
 
 
 def has_api(prim: Any, schema: str) -> bool:

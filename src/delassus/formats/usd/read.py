@@ -55,7 +55,8 @@ NEAR = 1e-3
 AT_ZERO = 1e-6
 """Coordinates at the start that are smaller are zero: poses of joints are in single precision."""
 
-OTHER_PHYSICS = ("PhysxTendon", "PhysxVehicle", "PhysxDeformable", "PhysxParticle", "PhysxForce", "PhysxCloth",
+OTHER_PHYSICS = ("PhysxTendon", "PhysxPhysics", "PhysxVehicle",
+                 "PhysxDeformable", "PhysxParticle", "PhysxForce", "PhysxCloth",
                  "PhysxSurfaceVelocity", "MjcActuator", "MjcTendon", "MjcKeyframe", "NewtonActuator",
                  "MjcEquality")  # fmt: skip
 """Beginnings of schemas and types of prims that change the motion, and that a tree does not hold."""
@@ -162,14 +163,15 @@ def _forest(joints: Sequence[UsdJoint], prims: Prims) -> tuple[Carrying, list[Us
     roots = [body.name for body in prims.bodies.values() if has_api(body.prim, "PhysicsArticulationRootAPI")]
     still = [WORLD, *(body.name for body in prims.bodies.values() if body.is_moved)]
     first = [name for name in prims.by_name if name not in children]
-    carrying, seen = dict[str, tuple[UsdJoint, bool]](), dict[str, None]()
+    carrying, seen, reached = dict[str, tuple[UsdJoint, bool]](), set[str](), set[str]()
     for root in (*still, *roots, *first, *prims.by_name):
-        if any(whole(root) == whole(x) for x in seen) and root not in still:
+        if whole(root) in reached and root not in still:
             continue
+        reached.add(whole(root))
         waiting = [root]
         while waiting:
             name = waiting.pop()
-            seen[name] = None
+            seen.add(name)
             for joint in at.get(name, ()):
                 other = joint.ends[0] if joint.ends[1] == name else joint.ends[1]
                 if other not in seen and carrying.get(other) is None:

@@ -125,7 +125,76 @@ SDF = (
     + '<model name="g"><static>1</static><link name="a"><collision name="c"><geometry><plane><normal>0 0 1</normal>'
     + "</plane></geometry></collision></link></model></world></sdf>"
 )
+USD = """#usda 1.0
+(
+ defaultPrim = "w"
+ metersPerUnit = 0.01
+ upAxis = "Y"
+)
+def Xform "w" (
+ prepend apiSchemas = ["PhysicsArticulationRootAPI"]
+) {
+ def PhysicsScene "s" {
+  float physics:gravityMagnitude = 981
+ }
+ def Xform "a" (
+  prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsMassAPI"]
+ ) {
+  float physics:mass = 2
+  float3 physics:diagonalInertia = (1, 2, 2.5)
+  quatf physics:principalAxes = (1, 0, 0, 0)
+  vector3f physics:velocity = (1, 0, 0)
+  double3 xformOp:translate = (0, 1, 2)
+  float3 xformOp:scale = (1, 1, 2)
+  uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:scale"]
+  def Mesh "m" (
+   prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsMeshCollisionAPI"]
+  ) {
+   point3f[] points = [(0,0,0), (1,0,0), (0,1,0), (0,0,1)]
+   int[] faceVertexCounts = [3, 3, 3, 3]
+   int[] faceVertexIndices = [0,2,1, 0,1,3, 0,3,2, 1,2,3]
+   uniform token physics:approximation = "convexHull"
+  }
+ }
+ def Cube "b" (
+  prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsCollisionAPI", "PhysicsFilteredPairsAPI"]
+ ) {
+  double size = 2
+  rel physics:filteredPairs = </w/c>
+ }
+ def Xform "c" (
+  instanceable = true
+  references = @part.usda@
+ ) {
+ }
+ def PhysicsRevoluteJoint "j" (
+  prepend apiSchemas = ["PhysicsDriveAPI:angular", "NewtonMimicAPI"]
+ ) {
+  rel physics:body0 = </w/a>
+  rel physics:body1 = </w/b>
+  point3f physics:localPos1 = (0, 1, 0)
+  quatf physics:localRot0 = (0.5, 0.5, 0.5, 0.5)
+  uniform token physics:axis = "Z"
+  float physics:lowerLimit = -90
+  float drive:angular:physics:stiffness = 10
+  rel newton:mimicJoint = </w/k>
+ }
+ def PhysicsJoint "k" (
+  prepend apiSchemas = ["PhysicsLimitAPI:transX", "PhysicsLimitAPI:rotY"]
+ ) {
+  rel physics:body0 = </w/b>
+  rel physics:body1 = </w/c/o>
+  float limit:transX:physics:low = 1
+  float limit:transX:physics:high = -1
+ }
+ def PhysicsSphericalJoint "l" {
+  rel physics:body1 = </w/c/o>
+ }
+}
+"""
 OTHERS = {
+    "part.usda": '#usda 1.0\n(\n defaultPrim = "c"\n)\ndef Xform "c" {\n def Sphere "o" (\n  prepend apiSchemas = '
+    '["PhysicsRigidBodyAPI", "PhysicsCollisionAPI"]\n ) {\n }\n}\n',
     "part.sdf": f'<sdf version="1.6"><model name="o"><link name="a">{SDF_INERTIAL}</link></model></sdf>',
     "included.xml": '<mujoco><body name="i"><joint/><geom size="0.1"/></body></mujoco>',
     "other.xml": '<mujoco><worldbody><body name="x"><joint/><geom size="0.1"/></body></worldbody></mujoco>',
@@ -139,7 +208,7 @@ FRAGMENTS = (
     "nowhere/../case.xml", "package://r/part.obj", "1.0", "1.2", "world", "--", "&", "<",
 )  # fmt: skip
 VALUE, EMPTY, TAG = (
-    re.compile(r'"[^"]*"|>[^<>]+<'),
+    re.compile(r'"[^"]*"|>[^<>]+<|=[^\n"=]+\n'),
     re.compile(r"<[a-z]+[^>]*/>"),
     re.compile(r"(?<=<)[a-z]+|(?<=</)[a-z]+"),
 )
@@ -224,7 +293,7 @@ def run(folder: Path, seed: int, count: int, seconds: float) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     end, rng = time.monotonic() + seconds, random.Random(seed)
     while sum(outcomes.values()) < count and time.monotonic() < end:
-        suffix, text = rng.choice([(".urdf", URDF), (".xml", MJCF), (".sdf", SDF)])
+        suffix, text = rng.choice([(".urdf", URDF), (".xml", MJCF), (".sdf", SDF), (".usda", USD)])
         path = folder / f"case{suffix}"
         path.write_bytes(mutated(rng, text))
         faulthandler.dump_traceback_later(SLOWEST, exit=True)

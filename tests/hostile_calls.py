@@ -202,6 +202,7 @@ def of_models(folder):
         "Tree.to_mjcf": (arm.to_mjcf, {"unsupported": "warn"}),
         "Tree.to_sdf": (arm.to_sdf, {"unsupported": "warn"}),
         "Tree.to_urdf": (arm.to_urdf, {"unsupported": "warn"}),
+        "Tree.to_usd": (arm.to_usd, {"unsupported": "warn"}),
         "mechanisms.chain": (m.chain, {"n": 2, "root": "fixed"}),
         "mechanisms.pendulum": (m.pendulum, {"n": 2, "length": 1.0, "mass": 1.0}),
         "mechanisms.free_body": (m.free_body, {"mass": 1.0, "inertia": [1, 1, 1], "center_of_mass": np.zeros(3),

@@ -272,6 +272,28 @@ constraints/shapes/convex_patch.py
 constraints/shapes/lowest_points.py
   test_shape_pairs.py::test_vertices_of_hulls_are_one_contact_each
     twice * size if k else None → None
+formats/usd/joints.py
+  test_usd.py::test_joints_are_where_openusd_has_them[0-1.0-Z]
+    R @ R1.T if last else R, → R,
+    R1 @ axis if last else axis, → axis,
+  test_usd.py::test_generic_joints_leave_free_what_no_limit_locks
+    [:: -1 if is_reversed else 1] → [::1]
+formats/usd/masses.py
+  test_usd.py::test_joints_are_where_openusd_has_them[0-1.0-Z]
+    com * body.scale * prims.length → com * prims.length
+    own @ np.diag(moments * unit) @ own.T → np.diag(moments * unit)
+  test_usd.py::test_masses_are_those_that_openusd_computes
+    shape = shape * (mass / total) → pass
+formats/usd/prims.py
+  test_usd.py::test_a_cart_in_centimetres_whose_y_axis_is_up
+    self.up = Y_UP if UsdGeom.GetStageUpAxis(stage) == "Y" else np.eye(3) → self.up = np.eye(3)
+    p = np.zeros(3) if position is None else position * self.length → p = np.zeros(3) if position is None else position
+  test_usd.py::test_what_is_written_is_read[1]
+    exact = _floats(twin) → exact = array
+formats/usd/stage.py
+  test_usd.py::test_stages_of_files_elsewhere_are_refused
+    if not file.is_relative_to(folder): → if False:
+    > most: → < 0.0:
 contact/changes/contacts.py
   test_scene_derivatives.py::test_derivatives_of_what_turns
     ·+ pitches[dofs][..., None] * e →

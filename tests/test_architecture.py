@@ -58,7 +58,7 @@ LARGE = {"step_derivatives", "distance"}
 OPTIONAL = {
     "casadi", "mujoco", "pinocchio", "matplotlib", "example_robot_data", "robot_descriptions", "coal",
     "clarabel", "viser", "mcap", "rerun", "websockets", "scipy", "h5py", "gymnasium", "jax", "jaxlib", "torch", "dask",
-    "imageio_ffmpeg", "PIL", "cuda", "cupy", "yaml", "stable_baselines3", "rsl_rl", "tensordict",
+    "imageio_ffmpeg", "PIL", "pxr", "cuda", "cupy", "yaml", "stable_baselines3", "rsl_rl", "tensordict",
 }  # fmt: skip
 """Packages of the extras: imported inside functions only; `delassus.gym` alone needs its own at once."""
 
@@ -138,7 +138,7 @@ def test_methods_whose_bodies_stand_above_have_them():
     text = "".join(path.read_text() for path in FILES)
     for mark in (r"@body_of\(", r"\bBODIES\["):
         assert sorted(re.findall(mark + r'"([\w.]+)"', text)) == sorted(BODIES)
-    assert set(BODIES) == {"Tree.independent", "Tree.to_mjcf", "Tree.to_sdf", "Tree.to_urdf"}
+    assert set(BODIES) == {"Tree.independent", "Tree.to_mjcf", "Tree.to_sdf", "Tree.to_urdf", "Tree.to_usd"}
 
 
 def test_the_test_of_imports():

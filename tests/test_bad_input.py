@@ -198,15 +198,13 @@ def test_xml_that_is_not_mended(load_text, text, match):
     ("suffix", "match"),
     [
         (".mjb", "MuJoCo's binary format .*from_binary_path"),
-        (".USD", "OpenUSD"),
-        (".usdz", "OpenUSD"),
         (".stl", "a mesh"),
         (".osim", "OpenSim"),
         (".yaml", "YAML .*load_parallel"),
     ],
 )
 def test_other_formats_are_named(load_text, tmp_path, suffix, match):
-    with refused(f"robot{suffix}.*: expected a URDF, SDF or MJCF file, got {match}"):
+    with refused(f"robot{suffix}.*: expected a URDF, SDF, MJCF or OpenUSD file, got {match}"):
         load_text(b"\0binary", suffix)
     with refused("expected a file that exists"):
         ds.load(f"nowhere/robot{suffix}")

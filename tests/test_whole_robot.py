@@ -793,7 +793,7 @@ def test_the_table_has_every_element_of_mjcf():
 
 def test_the_table_of_what_is_not_written():
     """`docs/mjcf.md` says of each feature of a tree which formats do not hold it."""
-    forms = (features.URDF, features.MJCF, features.SDF, features.PINOCCHIO)
+    forms = (features.URDF, features.MJCF, features.SDF, features.USD, features.PINOCCHIO)
     rows = "".join(
         f"| {what} |{''.join(' listed |' if form in missing else ' |' for form in forms)}\n"
         for missing, what, _ in features.FEATURES

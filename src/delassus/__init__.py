@@ -9,7 +9,7 @@ All names are below, by topic; ``help(ds.load)`` and so on say all of each.
 (100, 12, 12)
 
 Robots
-    `load`                    a robot from a URDF, SDF or MJCF file, by name, or of Pinocchio or MuJoCo
+    `load`                    a robot from a URDF, SDF, MJCF or OpenUSD file, by name, or of Pinocchio or MuJoCo
     `load_parallel`           a robot with closed loops from a URDF file and closures in YAML
     `Tree`                    a robot: joints, links, inertias; its configurations
     `mechanisms`              robots from code: chain, stem, ladder, star, humanoid …

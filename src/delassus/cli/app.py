@@ -83,7 +83,7 @@ def _robots(incomplete: str) -> list[str]:
     from delassus.formats.names import robot_names
 
     folder = incomplete[: incomplete.rfind("/") + 1]
-    suffixes = (".urdf", ".sdf", ".xml")
+    suffixes = (".urdf", ".sdf", ".xml", ".usd", ".usda", ".usdc", ".usdz")
     paths = [path for path in sorted(Path(folder).glob("*")) if path.is_dir() or path.suffix in suffixes]
     found = [*robot_names(), *(f"{folder}{path.name}{'/' * path.is_dir()}" for path in paths)]
     return [name for name in found if name.startswith(incomplete)]
@@ -103,7 +103,7 @@ def _scenes(incomplete: str) -> list[str]:
 
 Robot = Annotated[
     str,
-    typer.Argument(help="A .urdf, .sdf or .xml (MJCF) file, or a name such as go1.", autocompletion=_robots),
+    typer.Argument(help="A .urdf, .sdf, .usd or .xml (MJCF) file, or a name such as go1.", autocompletion=_robots),
 ]
 SceneName = Annotated[
     str,
@@ -111,7 +111,7 @@ SceneName = Annotated[
         help="A ready-made scene: pendulum, dual-arm, boxes, quadruped, mppi, "
         "tiles, gripper, door, car, delta, humanoid, newtons-cradle, dominoes, "
         "card-house, rope-bridge, bin, conveyor; "
-        "or a .urdf, .sdf or .xml (MJCF) file or a robot.",
+        "or a .urdf, .sdf, .usd or .xml (MJCF) file or a robot.",
         autocompletion=_scenes,
     ),
 ]

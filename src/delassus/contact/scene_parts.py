@@ -75,9 +75,9 @@ def described(
         tree, ignored = load(robot, massless=massless), load_ignored(robot)
         colliders = load_colliders(robot, with_moved_bodies(tree)[0])
         return tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
-    tree = load(robot, root=None if found.is_sdf else root or found.base or "floating", massless=massless)
+    tree = load(robot, root=root or found.base or "floating" if found.is_urdf else None, massless=massless)
     colliders, srdf = load_colliders(robot, tree, friction=friction), srdf_beside(found.path)
-    if found.is_sdf:
+    if not found.is_urdf:
         named, free = load_ignored(robot), list[Array]()
     else:
         named = load_ignored(srdf, tree=tree) if srdf is not None else ()

@@ -12,6 +12,8 @@ from delassus.formats.mujoco.colliders import GeomSurface, colliders_of_model, i
 from delassus.formats.sdf.colliders import colliders_of_sdf, ignored_of_sdf
 from delassus.formats.text import MAX_BYTES
 from delassus.formats.urdf.colliders import Found, colliders_of_urdf, ignored_of_srdf
+from delassus.formats.usd.colliders import colliders_of_usd, ignored_of_usd
+from delassus.formats.usd.stage import refusing
 from delassus.model.check import check_flag, check_list, check_path, check_prefix
 from delassus.model.shapes import Collider, HalfSpace
 from delassus.model.topology import WORLD, check_tree
@@ -106,10 +108,14 @@ def _placed(found: Found, tree: Tree, prefix: str, material: dict[str, Any]) -> 
 def _of_description(
     robot: Description, visual: bool, convex: bool, package_dirs: Iterable[str | Path], max_bytes: float
 ) -> list[Found]:
-    """What collides in a URDF or SDF file, or is seen, on its links."""
+    """What collides in a URDF, SDF or OpenUSD file, or is seen, on its links."""
     given = check_list("package_dirs", package_dirs, "a list of folders", "Pass package_dirs=['robots'].")
     folders = tuple(check_path("package_dirs", folder) for folder in given)
     kind, convex = "visual" if check_flag("visual", visual) else "collision", check_flag("convex", convex)
+    if robot.is_usd:
+        stage = robot.stage(max_bytes)
+        with refusing(robot.source):
+            return colliders_of_usd(stage, kind, convex and not visual)
     read = colliders_of_sdf if robot.is_sdf else colliders_of_urdf
     return read(robot.root, robot.path, kind, convex and not visual, folders, max_bytes)
 
@@ -150,6 +156,10 @@ def load_ignored(
     if isinstance(read, Description):
         if read.is_sdf:
             pairs = ignored_of_sdf(read.root, read.path, max_bytes)
+        elif read.is_usd:
+            stage = read.stage(max_bytes)
+            with refusing(read.source):
+                pairs = ignored_of_usd(stage)
         else:
             pairs = [*ignored_of_srdf(read.root, str(read.path), tree)]
     else:

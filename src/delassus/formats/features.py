@@ -21,14 +21,17 @@ from delassus.spatial.joints import Joint
 from delassus.spatial.numpy_ops import NUMPY
 from delassus.spatial.rotations import Array
 
-URDF, MJCF, SDF, PINOCCHIO = "URDF", "MJCF", "SDF", "a pinocchio.Model"
-FROM_URDF, FROM_MJCF, FROM_SDF = "a tree from URDF", "a tree from MJCF", "a tree from SDF"
+URDF, MJCF, SDF, USD, PINOCCHIO = "URDF", "MJCF", "SDF", "OpenUSD", "a pinocchio.Model"
+FROM_URDF, FROM_MJCF, FROM_SDF, FROM_USD = (f"a tree from {form}" for form in (URDF, MJCF, SDF, USD))
 
 JOINTS: dict[str, dict[JointKind, str]] = {
     URDF: {REVOLUTE: "revolute", COS_SIN: "continuous", PRISMATIC: "prismatic", PLANAR: "planar", FREE: "floating"},
     MJCF: {REVOLUTE: "hinge", PRISMATIC: "slide", BALL: "ball", FREE: "free"},
-    SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: "",
-          PLANAR: "planar"},
+    SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: "", PLANAR: "planar"},
+    USD: {
+        REVOLUTE: "PhysicsRevoluteJoint", PRISMATIC: "PhysicsPrismaticJoint", BALL: "PhysicsSphericalJoint",
+        PLANAR: "PhysicsJoint", TRANSLATION: "PhysicsJoint", FREE: "PhysicsJoint",
+    },
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
         PRISMATIC: "PX PY PZ PrismaticUnaligned", PLANAR: "Planar", BALL: "Spherical", FREE: "FreeFlyer",
@@ -82,11 +85,11 @@ def _pulls(joint: Joint, q: Array) -> bool:
 
 FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], ...] = (
     # of trees, that writers leave out
-    ({URDF, MJCF, SDF}, "joints that get other places in q and v", "reordered"),
+    ({URDF, MJCF, SDF, USD}, "joints that get other places in q and v", "reordered"),
     ({PINOCCHIO}, "joints that are not numbered depth first, with which crba and constraintDynamics are wrong",
         lambda tree: [tree.joint_names[i] for i in tree.root_to_leaves()
                       if tree.parents[i] != WORLD and tree.parents[i] not in tree.support(i - 1)]),
-    ({URDF, MJCF, SDF}, "links whose frames are not at their joints, which become frames", "moved"),
+    ({URDF, MJCF, SDF, USD}, "links whose frames are not at their joints, which become frames", "moved"),
     ({MJCF}, "frames of links without mass", "lost"),
     ({URDF}, "armature of joints", _joints(lambda j: j.armature.any())),
     ({MJCF}, "armature of free joints along axes of the body, which is along those of the world there",
@@ -98,9 +101,11 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({SDF}, "armature, friction and springs of ball, planar and free joints, and damping that differs along their axes",
         _joints(lambda j: j.nv > 1 and (any(x.any() for x in (j.armature, j.friction, j.stiffness))
                 or (np.ptp(j.damping[: 2 if j.kind is PLANAR else None]) if j.kind is not FREE else j.damping.any())))),
+    ({USD}, "resistance, armature and limits of ball and free joints", _joints(
+        lambda j: j.nv > 1 and any(x.any() for x in (j.armature, j.damping, j.friction, j.stiffness)))),
     ({MJCF}, "springs of ball joints that do not rest at zero, and of free ones that do not at qpos0",
         _joints_at_start(_pulls)),
-    ({URDF, SDF, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
+    ({URDF, SDF, USD, PINOCCHIO}, "limits of joints that are not revolute or prismatic",
         _joints(lambda j: j.nq > 1 and _has(j.lower, j.upper))),
     ({MJCF}, "velocity limits of joints", _joints(lambda j: _has(j.velocity_limit))),
     ({MJCF}, "ranges of joints that are empty, or of ball and free joints",
@@ -113,18 +118,22 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         _joints(lambda j: any(map(np.ptp, (j.armature, j.damping, j.friction, j.stiffness))))),
     ({MJCF}, "turns of ball joints at qpos0", _joints_at_start(lambda j, q: j.kind is BALL and q[:3].any())),
     ({URDF, SDF}, "gravity", lambda tree: [] if np.array_equal(tree.gravity, GRAVITY) else [numbers(tree.gravity)]),
-    ({URDF, SDF, PINOCCHIO}, "bodies that users move, which are frames of the world",
+    ({URDF, SDF, USD, PINOCCHIO}, "bodies that users move, which are frames of the world",
         lambda tree: dict.fromkeys(at.moved_by for at in tree.frames.values() if at.moved_by)),
     ({URDF, PINOCCHIO}, "gravity compensation", lambda tree: tree.gravity_compensation),
-    ({MJCF, SDF}, "gravity compensation of a part of a link", "balanced"),
+    ({MJCF, SDF, USD}, "gravity compensation of a part of a link", "balanced"),
     ({URDF}, "keyframes", lambda tree: tree.keyframes),
-    ({SDF}, "keyframes", lambda tree: [name for name in tree.keyframes if name != "qpos0"]),
+    ({SDF, USD}, "keyframes", lambda tree: [name for name in tree.keyframes if name != "qpos0"]),
+    ({USD}, "velocities of keyframes", lambda tree: [name for name, x in tree.keyframes.items() if x.v.any()]),
     ({PINOCCHIO}, "velocities and controls of keyframes",
         lambda tree: [name for name, x in tree.keyframes.items() if x.v.any() or x.ctrl.any()]),
-    ({MJCF, PINOCCHIO}, "activations of keyframes", lambda tree: [n for n, x in tree.keyframes.items() if x.act.any()]),
-    ({URDF, MJCF, SDF, PINOCCHIO}, "constraints", "constraints"),
+    ({MJCF, USD, PINOCCHIO}, "activations of keyframes",
+        lambda tree: [name for name, x in tree.keyframes.items() if x.act.any()]),
+    ({URDF, MJCF, SDF, USD, PINOCCHIO}, "constraints", "constraints"),
     ({URDF, SDF, PINOCCHIO}, "actuators", lambda tree: [actuator.name for actuator in tree.actuators]),
-    ({URDF, SDF, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
+    ({USD}, "actuators that are no servos of one joint, and effort limits of joints that servos drive", "unservoed"),
+    ({USD}, "links without mass, to which other programs give one", "weightless"),
+    ({URDF, SDF, USD, PINOCCHIO}, "sensors", lambda tree: [sensor.name for sensor in tree.sensors]),
     ({MJCF}, "sensors of touch or free joints, or on more than one frame without a name on a link", "unplaced"),
     ({MJCF}, "ranges of actuators that are empty", lambda tree: [
         a.name for a in tree.actuators for x in (a.control_range, a.force_range) if _has(x) and not is_range(*x)
@@ -146,6 +155,16 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
     ({FROM_SDF}, "bushings, which are those of Drake where displacements and angles are small", "bushings"),
     ({FROM_SDF}, "sensors", "sensors"),
     ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
+    ({FROM_USD}, "joints that close loops and no pair has, and distances that may vary", "loops"),
+    ({FROM_USD}, "joints that follow others of several degrees of freedom, or no joint", "mimics"),
+    ({FROM_USD}, "joints whose bodies start where they do not allow, and that start at zero", "apart"),
+    ({FROM_USD}, "masses without moments of inertia and colliders, which are spheres of 0.1 m", "points"),
+    ({FROM_USD}, "drives of accelerations", "accelerations"),
+    ({FROM_USD}, "drives along no degree of freedom of a joint, or along several", "drives"),
+    ({FROM_USD}, "joints that break", "breaking"),
+    ({FROM_USD}, "limits of ball joints", "cones"),
+    ({FROM_USD}, "sensors", "sensors"),
+    ({FROM_USD}, "actuators, tendons, fluids and other physics of PhysX's, MuJoCo's and Newton's schemas", "foreign"),
     ({FROM_MJCF}, "equality constraints of flexes and tendons around geoms, or within one rigid body",
         "equalities"),
     ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),

@@ -25,6 +25,8 @@ from delassus.formats.text import (
 )
 from delassus.formats.urdf.macros import SUFFIX, expanded
 from delassus.formats.urdf.read import Continuous, tree_from_urdf, with_group_states
+from delassus.formats.usd.read import tree_from_usd
+from delassus.formats.usd.stage import HEAD, SUFFIXES, open_stage
 from delassus.model.check import check_choice, check_path
 from delassus.model.description import Check, Root, Unsupported, judge_omitted
 from delassus.model.edit.gimbals import with_ball_joints
@@ -41,7 +43,8 @@ TEXT = Path("<text>")
 class Description(NamedTuple):
     """Root element of a description, its path, its text where it was given as such, and a name for messages.
 
-    ``base`` carries a robot that was given by its name, where ``root=`` does not say.
+    That of OpenUSD is an empty ``<usd>``: its stage is opened where it is asked for. ``base`` carries a robot that was
+    given by its name, where ``root=`` does not say.
     """
 
     root: Element
@@ -64,6 +67,15 @@ class Description(NamedTuple):
     def is_mjcf(self) -> bool:
         """Whether it is MJCF."""
         return self.root.tag == "mujoco"
+
+    @property
+    def is_usd(self) -> bool:
+        """Whether it is OpenUSD."""
+        return self.root.tag == "usd"
+
+    def stage(self, max_bytes: float) -> Any:
+        """The ``Usd.Stage`` of a description of OpenUSD; raises what `open_stage` raises."""
+        return open_stage(self.path, self.text, max_bytes, self.source)
 
     def compiled(self, max_bytes: float) -> Any:
         """The ``mujoco.MjModel`` of an MJCF description; raises what `read_mjcf` raises."""
@@ -100,15 +112,16 @@ def load(
     Parameters
     ----------
     robot : path, text, name, pinocchio.Model, mujoco.MjModel or mujoco.MjSpec
-        A ``.urdf``, ``.sdf`` or ``.xml`` file (MJCF), the text of one as a ``str`` that begins with ``<``, as the
-        parameter ``robot_description`` of ROS 2 holds it, a name that ``example-robot-data`` or ``robot_descriptions``
-        know (their ``_description`` can be left out), or a model of Pinocchio or MuJoCo. Paths in a text start from the
-        working folder. Meshes are not read from URDF and SDF files. MuJoCo reads them with an MJCF file.
+        A ``.urdf``, ``.sdf``, ``.usd`` (``.usda``, ``.usdc``, ``.usdz``) or ``.xml`` file (MJCF), the text of one as a
+        ``str`` that begins with ``<`` or ``#usda``, as the parameter ``robot_description`` of ROS 2 holds it, a name
+        that ``example-robot-data`` or ``robot_descriptions`` know (their ``_description`` can be left out), or a model
+        of Pinocchio or MuJoCo. Paths in a text start from the working folder. Meshes are not read from URDF and SDF
+        files. MuJoCo reads them with an MJCF file.
     root : {"fixed", "floating"}, optional
         For URDF files: whether the root link is fixed to the world, or carried by a free joint. By default robots given
         by their name are floating if they walk, drive or fly (``delassus robots`` lists them), and files are fixed, as
         ``pinocchio.buildModelFromUrdf`` has them. Other files and models say so themselves; "floating" is refused for
-        one without a free joint, and "fixed" holds all that moves freely in an SDF file where it is.
+        one without a free joint, and "fixed" holds all that moves freely in an SDF or OpenUSD file where it is.
     continuous : {"angle", "cos-sin"}
         For URDF files: whether a continuous joint has one angle as its configuration, or its cosine and sine.
     srdf : path or text, optional
@@ -187,9 +200,11 @@ def load(
                 gimbals=gimbals, massless=massless, check_inertia=check_inertia, unsupported=unsupported,
                 max_bytes=max_bytes,
             )  # fmt: skip
+        name = "robot" if found.path == TEXT else found.path.stem
         if found.is_sdf:
-            name = "robot" if found.path == TEXT else found.path.stem
             tree = tree_from_sdf(found.root, found.path, name, root, check_inertia, found.source, max_bytes)
+        elif found.is_usd:
+            tree = tree_from_usd(found.stage(max_bytes), name, root, check_inertia, found.source)
         else:
             tree = tree_from_mujoco(found.compiled(max_bytes), check_inertia, found.source)
     elif module == "pinocchio":
@@ -258,7 +273,7 @@ def _judged(tree: Tree, gimbals: Gimbals, massless: Massless, unsupported: Unsup
 
 def is_text(robot: object) -> bool:
     """Whether this is a description itself, and not its path or name."""
-    return isinstance(robot, str) and robot.lstrip("\ufeff \t\r\n").startswith("<")
+    return isinstance(robot, str) and robot.lstrip("\ufeff \t\r\n").startswith(("<", HEAD))
 
 
 def read_description(
@@ -273,6 +288,8 @@ def read_description(
         path, base = find_description(robot)
         source = f"file {str(path)!r}" if Path(robot) == path else f"robot {robot!r}"
         refuse_format(path)
+    if path.suffix.lower() in SUFFIXES or (text is not None and text.startswith(HEAD)):
+        return Description(Element("usd"), path, text, source)
     if macros is not None or path.suffix.lower() == SUFFIX:
         text = expanded(path, text, {} if macros is None else macros, max_bytes, source)
     root = read_xml(path, max_bytes) if text is None else parse_xml(text, source)
@@ -300,6 +317,7 @@ def find_description(robot: str | Path) -> tuple[Path, Root | None]:
         ".xml",
         ".mjcf",
         ".xacro",
+        *SUFFIXES,
         *OTHER_FORMATS,
     ):
         came = "a directory" if is_folder else "none"

@@ -24,16 +24,15 @@ from delassus.spatial.rotations import Array
 MAX_BYTES = 1e8
 """Default of ``max_bytes``: larger descriptions are refused."""
 
-_USD, _MESH = "OpenUSD", "a mesh"
+_MESH = "a mesh"
 OTHER_FORMATS = {
-    **dict.fromkeys((".usd", ".usda", ".usdc", ".usdz"), _USD),
     **dict.fromkeys((".dae", ".stl", ".obj", ".ply", ".gltf", ".glb", ".fbx", ".wrl"), _MESH),
     **dict.fromkeys((".step", ".stp", ".iges", ".igs", ".sldasm", ".sldprt"), "a CAD model"),
     **dict.fromkeys((".yaml", ".yml"), "YAML"), **dict.fromkeys((".zip", ".gz", ".tar", ".tgz"), "an archive"),
     **dict.fromkeys((".proto", ".wbt"), "a Webots model"), ".mjb": "MuJoCo's binary format", ".json": "JSON",
     ".skel": "SKEL, as DART reads it", ".osim": "OpenSim", ".lua": "Lua, as RBDL reads it", ".bvh": "BVH",
 }  # fmt: skip
-"""Names of formats by endings of files: those of robots that are neither URDF, SDF nor MJCF, and of parts of robots."""
+"""Names of formats by endings of files: those of robots that `load` does not read, and of parts of robots."""
 
 OTHER_ROOTS = {
     "COLLADA": _MESH, "OpenSimDocument": "OpenSim", "skel": "SKEL, as DART reads it",
@@ -96,12 +95,12 @@ def folders_in(*variables: str) -> list[Path]:
 
 
 def refuse_format(path: Path) -> None:
-    """Refuse a file whose ending is that of a format which is neither URDF, SDF nor MJCF, by the name of the format."""
+    """Refuse a file whose ending is that of a format that `load` does not read, by the name of the format."""
     suffix = path.suffix.lower()
     if suffix in OTHER_FORMATS:
         form = OTHER_FORMATS[suffix]
-        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF, SDF or MJCF."
-        raise ModelError(f"file {shown(str(path))}", "a URDF, SDF or MJCF file", f"{form} ({suffix})", advice)
+        advice = _WAYS.get(suffix) or _WAYS.get(form) or "Convert it to URDF, SDF, MJCF or OpenUSD."
+        raise ModelError(f"file {shown(str(path))}", "a URDF, SDF, MJCF or OpenUSD file", f"{form} ({suffix})", advice)
 
 
 def check_file(path: Path, max_bytes: float) -> None:

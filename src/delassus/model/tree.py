@@ -438,34 +438,35 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_urdf().splitlines()[0])
         <robot name="chain1">
         """
-        text: str = BODIES["Tree.to_urdf"](self, unsupported)
-        return text
+        return str(BODIES["Tree.to_urdf"](self, unsupported))
 
     def to_sdf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an SDF 1.11 file of this robot, which `delassus.load` reads as the same tree.
 
         Links, joints and frames have the poses of the description that was loaded, at ``qpos0`` on free joints. Fixed
         links are frames. Armature is what Drake calls ``drake:rotor_inertia``. Shapes are not written.
+        ``unsupported`` is as for `to_urdf`. Raises `ModelError` for a cos-sin or translation joint, a free one that is not on
+        the world, or a name that SDF has for something else.
 
-        Parameters
-        ----------
-        unsupported : {"warn", "refuse", "ignore"}
-            What to do about what SDF cannot say, of which ``docs/mjcf.md`` has a table.
-
-        Raises
-        ------
-        ModelError
-            A cos-sin or translation joint, a free one that is not on the world, or a name that SDF has for something
-            else; with ``unsupported="refuse"``, what SDF cannot say.
-
-        Examples
-        --------
         >>> import delassus as ds
         >>> print(ds.mechanisms.chain(1).to_sdf().splitlines()[1].strip())
         <model name="chain1">
         """
-        text: str = BODIES["Tree.to_sdf"](self, unsupported)
-        return text
+        return str(BODIES["Tree.to_sdf"](self, unsupported))
+
+    def to_usd(self, *, unsupported: Unsupported = "warn") -> str:
+        """Text of a layer of OpenUSD (``.usda``) of this robot, which `delassus.load` reads as the same tree.
+
+        Bodies and joints are those of UsdPhysics, in metres, the z axis upwards, at ``qpos0``; frames are prims on
+        bodies. Attributes that UsdPhysics has in single precision have twins ``delassus:…`` in double precision, which
+        count where they round to the first. Shapes are not written. ``unsupported`` is as for
+        `to_urdf`. Raises `ModelError` for a cos-sin or screw joint.
+
+        >>> import delassus as ds
+        >>> print(ds.mechanisms.chain(1).to_usd().splitlines()[0])
+        #usda 1.0
+        """
+        return str(BODIES["Tree.to_usd"](self, unsupported))
 
     def to_mjcf(self, *, unsupported: Unsupported = "warn") -> str:
         """Text of an MJCF file of this robot, which `delassus.load` reads as the same tree.
@@ -494,5 +495,4 @@ class Tree(Topology):
         >>> print(ds.mechanisms.chain(1).to_mjcf().splitlines()[0])
         <mujoco model="chain1">
         """
-        text: str = BODIES["Tree.to_mjcf"](self, unsupported)
-        return text
+        return str(BODIES["Tree.to_mjcf"](self, unsupported))

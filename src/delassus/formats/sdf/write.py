@@ -50,7 +50,7 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
     is_carried = {links[0].name if links[0].name != "world" else "", *(x.child for x in joints if x.kind is not FREE)}
     closed, rest = _closed(tree, carriers, is_carried, {*tree.frames, *named.values()})
     mimics, others = mimics_of(rest)
-    weightless = _weightless(tree, links)
+    weightless = balanced_links(tree, links)
     left_out = omitted(
         SDF, tree, constraints=others, reordered=[a for a, b in zip(order, tree.joint_names, strict=True) if a != b],
         renamed=renamed, moved=[raw.child for raw in joints if raw.kind is FIXED and raw.child in tree.link_names],
@@ -96,7 +96,7 @@ def _named(links: Sequence[RawLink], joints: Sequence[RawJoint]) -> tuple[dict[s
     return found, [name for name, new in found.items() if name != new]
 
 
-def _weightless(tree: Topology, links: Sequence[RawLink]) -> set[str]:
+def balanced_links(tree: Topology, links: Sequence[RawLink]) -> set[str]:
     """Links whose whole weight is balanced."""
     loads = {link.name: np.array([link.mass, *link.com]) for link in links}
     balanced = tree.gravity_compensation.items()

@@ -1,0 +1,1 @@
+"""OpenUSD, with the schemas of UsdPhysics."""

@@ -35,6 +35,7 @@ from delassus.compiler.targets.llvm.module import llvm_module
 from delassus.constraints import Goal, check_constraints
 from delassus.constraints.joint_rows import BoundedJoint
 from delassus.contact.formulations import FORMULATIONS
+from delassus.formats import features
 from delassus.formats import names as robot_names
 from delassus.formats.mujoco.model import (
     acceleration_from_mujoco,

@@ -14,10 +14,10 @@ import pytest
 import delassus as ds
 from delassus.contact import ContactDynamics
 from delassus.errors import ModelError
-from delassus.formats import features
 from internals import (
     PER_DOF,
     configuration_from_mujoco,
+    features,
     joint_kinds,
     tree_to_pinocchio,
 )

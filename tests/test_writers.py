@@ -10,7 +10,6 @@ import pytest
 
 import delassus as ds
 from delassus.errors import DelassusWarning, ModelError
-from delassus.formats import features
 from delassus.formats.text import tidy
 from internals import (
     PER_DOF,
@@ -18,6 +17,7 @@ from internals import (
     RawJoint,
     RawLink,
     build_tree,
+    features,
     joint_kinds,
     rotation_from_rpy,
     rpy_from_rotation,

@@ -191,17 +191,10 @@ class Scene(Frozen):
 
     @classmethod
     def from_robot(
-        cls,
-        robot: str | Path | Any,
-        *,
-        floor: bool | HalfSpace | HeightField = False,
-        friction: float = 0.5,
-        root: Root | None = None,
-        massless: Massless = "keep",
-        keyframe: str | None = None,
-        friction_rule: FrictionRule = "geometric-mean",
-        configuration: str | None = None,
-    ) -> Scene:
+        cls, robot: str | Path | Any, *, floor: bool | HalfSpace | HeightField = False, friction: float = 0.5,
+        root: Root | None = None, massless: Massless = "keep", keyframe: str | None = None,
+        friction_rule: FrictionRule = "geometric-mean", configuration: str | None = None,
+    ) -> Scene:  # fmt: skip
         """Scene of one robot, with the colliders of its description.
 
         Links that never collide are those of the SRDF file beside a URDF file (of its name, or the only one there or in
@@ -269,20 +262,10 @@ class Scene(Frozen):
         return replace(scene, start=scene.set_down(at.q)) if is_free_body(fixed) else scene
 
     def add(
-        self,
-        name: str,
-        what: Shape | Collider | Tree | str | Path | Any,
-        *,
-        at: ArrayLike | None = None,
-        mass: float | None = None,
-        density: float | None = None,
-        moved: bool = False,
-        root: Root | None = None,
-        friction: float = 0.5,
-        restitution: float = 0.0,
-        torsional: float = 0.0,
-        rolling: float = 0.0,
-    ) -> Scene:
+        self, name: str, what: Shape | Collider | Tree | str | Path | Any, *, at: ArrayLike | None = None,
+        mass: float | None = None, density: float | None = None, moved: bool = False, root: Root | None = None,
+        friction: float = 0.5, restitution: float = 0.0, torsional: float = 0.0, rolling: float = 0.0,
+    ) -> Scene:  # fmt: skip
         """The scene with a body, a robot, or a fixed shape more.
 
         Parameters

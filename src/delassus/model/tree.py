@@ -445,8 +445,8 @@ class Tree(Topology):
 
         Links, joints and frames have the poses of the description that was loaded, at ``qpos0`` on free joints. Fixed
         links are frames. Armature is what Drake calls ``drake:rotor_inertia``. Shapes are not written.
-        ``unsupported`` is as for `to_urdf`. Raises `ModelError` for a cos-sin or translation joint, a free one that is not on
-        the world, or a name that SDF has for something else.
+        ``unsupported`` is as for `to_urdf`. Raises `ModelError` for a cos-sin or translation joint, a free one that
+        is not on the world, or a name that SDF has for something else.
 
         >>> import delassus as ds
         >>> print(ds.mechanisms.chain(1).to_sdf().splitlines()[1].strip())

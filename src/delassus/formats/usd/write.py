@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import inf, radians
 from typing import NamedTuple
 
@@ -73,7 +72,7 @@ def write_usd(tree: Topology, unsupported: Unsupported) -> str:
     bare = {raw.child: raw for raw in joints if raw.kind is FREE and _is_bare(raw, links[0].name)}
     order = _order(links[0].name, joints, [link.name for link in bodies], bare)
     loops = [x for x in tree.constraints if _type_of(x)]
-    mimics, others = mimics_of(replace(tree, constraints=tuple(x for x in tree.constraints if x not in loops)))
+    mimics, others = mimics_of(x for x in tree.constraints if x not in loops)
     servos, unservoed = _servos(tree)
     light = balanced_links(tree, links)
     left_out = omitted(

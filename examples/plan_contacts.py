@@ -395,7 +395,7 @@ def main() -> None:
                 np.savez(path, curve=curve, q=recording.q, v=recording.v, targets=targets)
         recordings.append(recording)
     if options.film:
-        write_video(recordings[-1], options.film)
+        write_video(recordings[-1], options.film, size=(640, 360))
     if options.strip:
         strip(recordings, options.strip)
     if options.plot:

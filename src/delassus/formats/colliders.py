@@ -51,7 +51,8 @@ def load_colliders(
         always hulls, as in MuJoCo.
     visual : bool
         Read the shapes that are to be seen in place of those that collide: ``<visual>`` elements of URDF files, with
-        meshes as they are, and geoms of the groups 0 to 2 of MJCF files.
+        meshes as they are, a collider for each of their colours, and geoms of the groups 0 to 2 of MJCF files. Each
+        has the ``rgba`` that a file says, that of meshes before that of a URDF file, and the mean of a texture.
     package_dirs : iterable of path
         For URDF files: folders that hold the packages of ``package://`` addresses. Those in the environment variable
         ``ROS_PACKAGE_PATH``, and the folders above the file, are searched after them.

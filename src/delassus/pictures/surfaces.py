@@ -82,11 +82,11 @@ def surfaces(scene: Scene, q: Array) -> list[Triangles]:
 
     shown = [x for name, source in scene.descriptions.items() for x in _visuals(scene, name, source)]
     skinned = {tree.support(link)[0] for _, link in shown if link >= 0}
-    fixed = {visual.name if visual.link == "world" else visual.link for visual, link in shown if link < 0}
+    fixed = {_stem(visual) for visual, link in shown if link < 0}
 
     def is_shown(c: Collider, link: int) -> bool:
         if link < 0:
-            return (c.name if c.link == "world" else c.link) in fixed
+            return _stem(c) in fixed
         return tree.support(link)[0] in skinned
 
     colliders = [
@@ -105,6 +105,11 @@ def surfaces(scene: Scene, q: Array) -> list[Triangles]:
                 ends += [collider_pose(scene, c)[1] for c, link in colliders if link == i]
             found += _bones(i, np.zeros(3), ends, BONE * size)
     return found
+
+
+def _stem(fixed: Collider) -> str:
+    """What colliders and visuals of one fixed part of a description have in common."""
+    return fixed.name.partition(":")[0] if fixed.link == "world" else fixed.link
 
 
 def _visuals(scene: Scene, name: str, source: object) -> list[tuple[Collider, int]]:

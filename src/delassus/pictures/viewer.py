@@ -109,7 +109,8 @@ class Viewer(Show):
         gui.configure_theme(show_logo=False, show_share_button=False)
         self._play_button.on_click(lambda _: self.play(not self._playing))
         actions = {"Step": lambda _: self.step(), "Restart": lambda _: self.restart(), "Screenshot": _screenshot}
-        gui.add_button_group("", tuple(actions)).on_click(lambda event: actions[event.target.value](event))
+        self._buttons = gui.add_button_group("", tuple(actions))
+        self._buttons.on_click(lambda event: actions[event.target.value](event))
         self._slider = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)
         self._slider.on_update(self._paced)
         spans = [player.span for player in players if player.span is not None]

@@ -169,7 +169,7 @@ class Drawing:
                 handle.wxyz, handle.position = rotations[k], p[k]  # viser sends those that have changed
             for name, meshes in self._meshes.items():
                 bodies = "Colliders" if "Colliders" in layers else "Shapes"
-                meshes.show(name in layers or name == bodies, CLEAR if name == bodies and layers & INSIDE else 1.0)
+                meshes.show(name in layers or name == bodies, CLEAR if layers & INSIDE - {name} else 1.0)
                 meshes.update(rotations, p)
             self._axes(rotations, p, "Link frames" in layers)
             self._annotate(instant, poses, layers)

@@ -775,7 +775,10 @@ def _text(encoded: str) -> str:
 
 
 SHORTCUTS: dict[str, dict[str, list[tuple[str, str]]]] = {}
-"""Pairs of texts by file and test.quantities/planner/methods.py
+"""Pairs of texts by file and test.pictures/drawing.py
+  test_viewer.py::test_worlds_stand_side_by_side_and_are_in_view
+    rotations[links], positions[links] → rotations[links[::-1]], positions[links]
+quantities/planner/methods.py
   test_clusters.py::test_loops_in_a_plane_are_solved_by_clusters
     is_hard and not is_step and is_quicker → is_hard and is_quicker
 runtime/fallback.py

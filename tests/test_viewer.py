@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import delassus as ds
 from delassus.contact import Box, Capsule, Collider, Cylinder, HalfSpace, Mesh, Scene, Sphere
@@ -266,12 +267,11 @@ def test_a_recording_from_a_file_needs_its_scene(tmp_path):
     player_of(type(recording).load(tmp_path / "r.npz", scene=ready.scene))
 
 
-def person(handle, value=None):
+def person(handle, value, client=None):
     """What a change by somebody at the page does."""
-    if value is not None:
-        handle.value = value
+    handle._impl.value = value
     for callback in handle._impl.update_cb:
-        callback(SimpleNamespace(client=object(), target=handle))
+        callback(SimpleNamespace(client=client or object(), target=handle))
 
 
 @contextlib.contextmanager
@@ -310,15 +310,43 @@ def test_sliders_keyframes_and_buttons_move_a_simulation():
         after(viewer)
         assert np.array_equal(sim.q[:3], [0.1, 0.2, 0.3])
         assert np.allclose([slider.value for _, _, slider in viewer._joints], [0.1, 0.2, 0.3], atol=0.01)
-        viewer.step()
+        person(viewer._buttons, "Step")
         after(viewer)
         assert live.instant().time == sim.dt
-        viewer.restart()
+        person(viewer._buttons, "Restart")
         after(viewer)
         assert sim.time == 0.0 and sim.v.all()
         person(viewer._slider, 0.5)
         assert viewer._speed == 0.5
         assert f'src="{viewer.url}"' in viewer._repr_html_()
+
+
+def test_screenshots_and_the_camera_that_follows(monkeypatch):
+    from PIL import Image
+
+    sent, place = [], np.zeros(3)
+    camera = SimpleNamespace(position=place, look_at=place, aspect=0.5, image_height=4, image_width=6)
+    client = SimpleNamespace(
+        camera=camera,
+        get_render=lambda height, width, **_: np.full((height, width, 3), 7, np.uint8),
+        send_file_download=lambda name, content: sent.append((name, content)),
+    )
+    with page(boxes(1)) as viewer:
+        monkeypatch.setattr(viewer._server, "get_clients", lambda: {0: client})
+        viewer._frame(client)
+        narrow = np.linalg.norm(camera.position - viewer._centre)
+        camera.aspect = 2.0
+        viewer._frame(client)
+        assert narrow > np.linalg.norm(camera.position - viewer._centre) > viewer._radius
+        person(viewer._buttons, "Screenshot", client)
+        ((name, content),) = sent
+        assert name == "delassus.png" and np.asarray(Image.open(io.BytesIO(content))).shape == (4, 6, 3)
+        before, (live,) = camera.position, viewer.players
+        for follow, moved in ((False, 0.0), (True, 1.0)):
+            viewer._follow.value = follow
+            live.put(np.add(live.sim.q, [1, 2, 0, 0, 0, 0, 0]))
+            after(viewer)
+            assert np.allclose(camera.position - before, [moved, 2.0 * moved, 0.0])
 
 
 def test_the_mouse_pulls_a_point_as_a_damped_spring_of_its_mean_mass():
@@ -358,16 +386,25 @@ def test_the_mouse_pulls_a_point_as_a_damped_spring_of_its_mean_mass():
 
 
 def test_worlds_stand_side_by_side_and_are_in_view():
-    ready = boxes(1)
+    ready = boxes(2)
     recording = ready.simulator().run(0.05, record=Recorder())
     with page([ready, recording, pendulum(3)]) as viewer:
         offsets = np.array([drawing.offset for drawing in viewer._drawings])
         assert len(np.unique(offsets, axis=0)) == 3 and viewer._time is None
         camera = viewer._server.initial_camera
         for drawing, player in zip(viewer._drawings, viewer.players, strict=True):
+            poses = ds.forward_kinematics(player.scene.tree, player.instant().q)
+            batches = drawing._meshes["Shapes"]._batches
+            assert [*range(len(poses))] in [links for _, links in batches]
+            for handle, links in batches:
+                assert np.allclose(handle.batched_positions, poses[links, :3, 3], atol=1e-6)
+                turns = Rotation.from_quat(handle.batched_wxyzs, scalar_first=True).as_matrix()
+                assert np.allclose(turns, poses[links, :3, :3], atol=1e-6)
             for handle in drawing._meshes["Shapes"]._handles:
+                if "batched_positions" in dir(handle):
+                    continue
                 link = next((k for k, h in drawing._links.items() if handle.name.startswith(h.name + "/")), -1)
-                pose = ds.forward_kinematics(player.scene.tree, player.instant().q)[link] if link >= 0 else np.eye(4)
+                pose = poses[link] if link >= 0 else np.eye(4)
                 seen = handle.vertices @ pose[:3, :3].T + pose[:3, 3] + drawing.offset - camera.position
                 ahead = np.subtract(camera.look_at, camera.position)
                 angles = np.arccos(seen @ ahead / np.linalg.norm(seen, axis=1) / np.linalg.norm(ahead))
@@ -387,8 +424,8 @@ def test_worlds_stand_side_by_side_and_are_in_view():
 def test_layers_show_inertias_centres_and_loops():
     """Ellipsoids have the inertia of links; centres and ends of loops are where kinematics has them."""
     rng = np.random.default_rng(0)
-    arm = ds.mechanisms.chain(3)
-    q, ends = arm.random(rng), [ds.Frame(name, rng.normal(size=3)) for name in ("link3", "link1")]
+    arm = ds.mechanisms.chain(4).lock({"link4_joint": 0.4})
+    q, ends = arm.random(rng), [ds.Frame(name, rng.normal(size=3)) for name in ("link4", "link1")]
     places = ds.forward_kinematics(arm, q, ends)[:, :3, 3]
     rod = ds.Distance(*ends, length=float(np.linalg.norm(places[1] - places[0])))
     with page(ds.Simulator(ds.Scene(arm, loops=[rod]), q0=q)) as viewer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from delassus.pictures.annotations import (
     weight,
 )
 from delassus.pictures.players import Instant
-from delassus.pictures.surfaces import Triangles, extent, rounded, surfaces
+from delassus.pictures.surfaces import Triangles, extent, rounded
 from delassus.spatial.rotations import Array, matrix_to_quaternion
 
 LAYERS = ("Contact forces", "Link frames", "Inertias", "Centres of mass", "Loops", "Colliders")
@@ -104,13 +104,14 @@ class Drawing:
     """A scene below a node of the page, which stands at an offset (3,) from the origin."""
 
     def __init__(
-        self, server: Any, scene: Scene, q: Array, root: str, offset: Array, side: float, grab: Grab | None
-    ) -> None:
+        self, server: Any, scene: Scene, q: Array, shapes: Sequence[Triangles], root: str, offset: Array, side: float,
+        grab: Grab | None,
+    ) -> None:  # fmt: skip
         self._server, self._scene, self._root, self._offset, self._grab = server, scene, root, offset, grab
         self._size, self._weight = extent(scene, q)[1], weight(scene)
         server.scene.add_frame(root, show_axes=False, position=offset)
         self._links: dict[int, Any] = {}  # those that have nodes of their own
-        self._meshes = {"Shapes": Meshes(server, root, "Shapes", self._place, surfaces(scene, q), grab)}
+        self._meshes = {"Shapes": Meshes(server, root, "Shapes", self._place, shapes, grab)}
         self._handles: dict[str, Any] = {}
         self._seen: list[tuple[Array, Array]] = []
         for number, collider in enumerate(scene.colliders):
@@ -168,7 +169,7 @@ class Drawing:
                 handle.wxyz, handle.position = rotations[k], p[k]  # viser sends those that have changed
             for name, meshes in self._meshes.items():
                 bodies = "Colliders" if "Colliders" in layers else "Shapes"
-                meshes.show(name in layers or name == bodies, CLEAR if name == bodies and layers & INSIDE else 1.0)
+                meshes.show(name in layers or name == bodies, CLEAR if layers & INSIDE - {name} else 1.0)
                 meshes.update(rotations, p)
             self._axes(rotations, p, "Link frames" in layers)
             self._annotate(instant, poses, layers)
@@ -238,11 +239,11 @@ def _pulled(pulled: tuple[int, Array, Array] | None, poses: Poses) -> Array:
     return np.array([[p + R @ point, target]])
 
 
-def sphere(scene: Scene, q: Array) -> tuple[Array, float]:
-    """Centre (3,) and radius (m) of a ball around all that is seen at ``q`` (nq,), but for planes and wide terrain."""
+def sphere(scene: Scene, q: Array, shapes: Iterable[Triangles]) -> tuple[Array, float]:
+    """Centre (3,) and radius (m) of a ball around shapes at ``q`` (nq,), but for wide terrain."""
     poses = world_poses(scene.tree, q)
     corners: dict[bool, list[Array]] = {True: [np.array([p for _, p in poses])], False: []}
-    for shape in surfaces(scene, q):
+    for shape in shapes:
         R, p = (np.eye(3), np.zeros(3)) if shape.link < 0 else poses[shape.link]
         corners[shape.link >= 0].append(shape.vertices @ R.T + p)
     moving = np.concatenate(corners[True])

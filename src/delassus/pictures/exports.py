@@ -175,7 +175,7 @@ def _entities(tree: Tree, shapes: Iterable[Triangles], stamp: dict[str, int]) ->
         frame = "world" if shape.link < 0 else tree.link_names[shape.link]
         by_link.setdefault(frame, []).append(
             {
-                "pose": _pose(np.zeros(3), np.eye(3)),
+                "pose": _pose(np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])),
                 "points": [_named(x) for x in shape.vertices.astype(np.float32).astype(float).round(6)],
                 "color": _colour(shape.colour),
                 "colors": [],
@@ -193,16 +193,15 @@ def _entity(name: str, frame: str, stamp: dict[str, int], **primitives: Any) -> 
 
 def _arrows(ends: Array, size: float) -> list[dict[str, Any]]:
     """Arrows along the x axes of their poses."""
-    found = []
-    for start, end in ends:
-        length = float(np.linalg.norm(end - start))
-        head = min(0.025 * size, 0.5 * length)
-        R = rotation_between(np.array([1.0, 0.0, 0.0]), (end - start) / length)
-        found.append({
-            "pose": _pose(start, R), "shaft_length": length - head, "shaft_diameter": 0.008 * size,
-            "head_length": head, "head_diameter": 0.02 * size, "color": _colour(FORCE_COLOUR),
-        })  # fmt: skip
-    return found
+    starts, arrows = ends[:, 0], ends[:, 1] - ends[:, 0]
+    lengths = np.linalg.norm(arrows, axis=1)
+    turns = matrix_to_quaternion(rotation_between(np.array([1.0, 0.0, 0.0]), arrows / lengths[:, None]))
+    look = {"shaft_diameter": 0.008 * size, "head_diameter": 0.02 * size, "color": _colour(FORCE_COLOUR)}
+    heads = np.minimum(0.025 * size, 0.5 * lengths)
+    return [
+        {"pose": _pose(p, r), "shaft_length": float(length - head), "head_length": float(head), **look}
+        for p, r, length, head in zip(starts, turns, lengths, heads, strict=True)
+    ]
 
 
 def _nanoseconds(time: float) -> int:
@@ -217,8 +216,8 @@ def _named(numbers: Array) -> dict[str, float]:
     return dict(zip("xyzw", numbers.tolist(), strict=False))
 
 
-def _pose(p: Array, R: Array) -> dict[str, Any]:
-    return {"position": _named(p), "orientation": _named(matrix_to_quaternion(R))}
+def _pose(p: Array, quaternion: Array) -> dict[str, Any]:
+    return {"position": _named(p), "orientation": _named(quaternion)}
 
 
 def _colour(colour: Iterable[int]) -> dict[str, float]:

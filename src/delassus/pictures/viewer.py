@@ -17,7 +17,7 @@ from delassus.pictures.drawing import LAYERS, Drawing, sphere
 from delassus.pictures.exports import RerunDrawing
 from delassus.pictures.guard import start_server
 from delassus.pictures.players import Instant, Live, Replay, Show, player_of
-from delassus.pictures.surfaces import extent
+from delassus.pictures.surfaces import extent, surfaces
 from delassus.scenes import ReadyScene
 from delassus.simulate import Recording
 from delassus.spatial.rotations import Array
@@ -74,7 +74,8 @@ class Viewer(Show):
     def _laid_out(self, players: Sequence[Live | Replay]) -> list[Drawing]:
         """Drawings of worlds in a grid, and the camera before them."""
         starts = [player.instant().q for player in players]
-        balls = [sphere(player.scene, q) for player, q in zip(players, starts, strict=True)]
+        shapes = [surfaces(player.scene, q) for player, q in zip(players, starts, strict=True)]
+        balls = [sphere(player.scene, q, seen) for player, q, seen in zip(players, starts, shapes, strict=True)]
         apart = 2.0 * APART * max(radius for _, radius in balls)
         columns = int(np.ceil(np.sqrt(len(players))))
         drawings, low, high = list[Drawing](), np.full(3, np.inf), np.full(3, -np.inf)
@@ -83,7 +84,8 @@ class Viewer(Show):
             side = PLANE * extent(player.scene, q)[1] if len(players) == 1 else 0.98 * apart
             low, high = np.minimum(low, centre + offset - radius), np.maximum(high, centre + offset + radius)
             grab = self._grab_of(player, k) if isinstance(player, Live) else None
-            drawings.append(Drawing(self._server, player.scene, q, f"/world{k}", offset, side, grab))
+            drawn = Drawing(self._server, player.scene, q, shapes[k], f"/world{k}", offset, side, grab)
+            drawings.append(drawn)
         self._centre = (low + high) / 2
         self._radius = balls[0][1] if len(players) == 1 else float(np.linalg.norm(high - low)) / 2
         camera = self._server.initial_camera
@@ -109,7 +111,8 @@ class Viewer(Show):
         gui.configure_theme(show_logo=False, show_share_button=False)
         self._play_button.on_click(lambda _: self.play(not self._playing))
         actions = {"Step": lambda _: self.step(), "Restart": lambda _: self.restart(), "Screenshot": _screenshot}
-        gui.add_button_group("", tuple(actions)).on_click(lambda event: actions[event.target.value](event))
+        self._buttons = gui.add_button_group("", tuple(actions))
+        self._buttons.on_click(lambda event: actions[event.target.value](event))
         self._slider = gui.add_slider("Speed", *SPEEDS, step=0.05, initial_value=1.0)
         self._slider.on_update(self._paced)
         spans = [player.span for player in players if player.span is not None]

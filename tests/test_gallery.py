@@ -19,7 +19,13 @@ FILES = sorted(path for path in Path(scenes.__file__).parent.glob("*/*.py") if p
 OF_THE_GALLERY = [name for name, make in SCENES.items() if make.__module__.count(".") > 2]
 """Those in folders of the scenes: one file each."""
 
-SMALLER = {"dominoes": {"n": 12}, "card-house": {"n": 3}, "bin": {"n": 40}, "conveyor": {"n": 2}}
+SMALLER = {
+    "dominoes": {"n": 12},
+    "rope-bridge": {"n": 8},
+    "card-house": {"n": 3},
+    "bin": {"n": 40},
+    "conveyor": {"n": 2},
+}
 """Options of scenes that show the same with less."""
 
 pytestmark = pytest.mark.usefixtures("one_lane")
@@ -33,6 +39,22 @@ def test_a_scene_shows_what_it_is_there_for(name):
     sim.run(ready.duration, ready.controller)  # warns of steps that are not solved
     holds, measured = ready.check(sim)
     assert holds, measured
+
+
+@pytest.mark.parametrize(
+    ("name", "material", "seconds"),
+    [
+        ("newtons-cradle", {"restitution": 0.9}, None),
+        ("card-house", {"friction": 0.2}, 0.2),
+        *((name, {"friction": 0.5}, 0.1) for name in ("dominoes", "rope-bridge", "bin", "conveyor")),
+    ],
+)
+def test_a_check_sees_what_does_not_hold(name, material, seconds):
+    """Balls that lose energy, cards without hold, and what is not yet there."""
+    ready = SCENES[name](**SMALLER.get(name, {}))
+    sim = ds.Simulator(ready.scene.with_material(**material), q0=ready.q0, v0=ready.v0, dt=ready.dt)
+    sim.run(seconds or ready.duration)
+    assert not ready.check(sim)[0]
 
 
 def test_a_run_of_a_scene_ends_with_what_it_showed():

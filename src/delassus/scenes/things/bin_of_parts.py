@@ -34,7 +34,9 @@ def bin_of_parts(n: int = 200) -> ReadyScene:
     parts = dict(zip(names, SHAPES * n, strict=False))
     masses = {name: 1000.0 * shape.volume for name, shape in parts.items()}  # kg
     robots = {name: ds.mechanisms.free_body(masses[name], shape.inertia(masses[name])) for name, shape in parts.items()}
-    colliders = [Collider(f"{name}/body", shape, name=name) for name, shape in parts.items()]
+    rgba = (0.8, 0.3, 0.2, 1), (0.3, 0.55, 0.8, 1), (0.9, 0.7, 0.2, 1), (0.4, 0.65, 0.35, 1)
+    colours = dict(zip(SHAPES, rgba, strict=True))
+    colliders = [Collider(f"{name}/body", shape, name=name, rgba=colours[shape]) for name, shape in parts.items()]
     colliders.append(Collider("world", HalfSpace(), name="floor"))
     for k, (x, y) in enumerate([(1, 0), (-1, 0), (0, 1), (0, -1)]):
         wall = Box(SIDE * (x == 0) + 0.02, SIDE * (y == 0) + 0.02, WALL)

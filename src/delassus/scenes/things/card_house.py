@@ -34,7 +34,8 @@ def card_house(n: int = 5) -> ReadyScene:
             places += [(x - half, z + tall / 2, LEAN), (x + half, z + tall / 2, -LEAN)]
         places += [(x + pitch / 2, z + tall + CARD.x / 2, np.pi / 2) for x in middles[:-1]]
     names = [f"card{k + 1}" for k in range(len(places))]
-    colliders = [Collider(f"{name}/body", CARD, friction=0.6, name=name) for name in names]
+    colours = (0.85, 0.2, 0.2, 1), (0.95, 0.95, 0.92, 1)
+    colliders = [Collider(f"{x}/body", CARD, friction=0.6, name=x, rgba=colours[k % 2]) for k, x in enumerate(names)]
     colliders.append(Collider("world", HalfSpace(), friction=0.6, name="floor"))
     scene = ds.Scene({name: ds.mechanisms.free_body(MASS, CARD.inertia(MASS)) for name in names}, colliders)
     start = {name: [x, 0, z, 0, np.sin(a / 2), 0, np.cos(a / 2)] for name, (x, z, a) in zip(names, places, strict=True)}

@@ -31,11 +31,11 @@ def conveyor(n: int = 6) -> ReadyScene:
     """
     names, shapes = [f"part{k + 1}" for k in range(n)], (Box(0.1, 0.1, 0.1), Cylinder(0.05, 0.1))
     robots = {name: ds.mechanisms.free_body(0.5, shapes[k % 2].inertia(0.5)) for k, name in enumerate(names)}
-    colliders = [Collider(f"{name}/body", shapes[k % 2], name=name) for k, name in enumerate(names)]
-    long, lane = n + 4.0, Box(2.0, 0.02, 0.1)
+    colliders = [Collider(f"{x}/body", shapes[k % 2], name=x, rgba=(0.9, 0.6, 0.1, 1)) for k, x in enumerate(names)]
+    long, lane, red = n + 4.0, Box(2.0, 0.02, 0.1), (0.85, 0.2, 0.2, 1)
     colliders += [
         Collider("world", Box(long, 0.9, 0.1), (2.5 - long / 2, 0, -0.05), surface_velocity=(SPEED, 0, 0), name="belt"),
-        Collider("arm/rod1", Box(0.1, 0.02, ARM), (0, 0, -ARM / 2), friction=0.02, name="arm"),
+        Collider("arm/rod1", Box(0.1, 0.02, ARM), (0, 0, -ARM / 2), friction=0.02, name="arm", rgba=red),
         Collider("world", Box(0.02, 0.9, 0.1), (2.5, 0, 0.05), name="stop"),
         *(Collider("world", lane, (1.5, y, 0.05), friction=0.02, name=f"wall {y}") for y in (-0.44, 0, 0.44)),
     ]

@@ -25,11 +25,6 @@ SPEED = 0.5
 def dominoes(n: int = 30) -> ReadyScene:
     """Row of ``n`` dominoes along a bend; a ball rolls against the first one, and the last one falls.
 
-    Raises
-    ------
-    ConfigurationError
-        ``n`` is not a positive whole number.
-
     Examples
     --------
     >>> ready = dominoes(10)
@@ -39,7 +34,8 @@ def dominoes(n: int = 30) -> ReadyScene:
     names, ball = [f"domino{k + 1}" for k in range(n)], Sphere(0.015)
     robots = {name: ds.mechanisms.free_body(MASS, DOMINO.inertia(MASS)) for name in names}
     robots["ball"] = ds.mechanisms.free_body(MASS, ball.inertia(MASS))
-    colliders = [Collider(f"{name}/body", DOMINO, friction=0.3, name=name) for name in names]
+    shades = {x: (0.1 + 0.85 * k / n, 0.25 + 0.4 * k / n, 0.8 - 0.7 * k / n, 1) for k, x in enumerate(names)}
+    colliders = [Collider(f"{x}/body", DOMINO, friction=0.3, name=x, rgba=shade) for x, shade in shades.items()]
     colliders += [Collider("ball/body", ball), Collider("world", HalfSpace(), friction=0.6, name="floor")]
     scene, start = ds.Scene(robots, colliders), {}
     for name, angle in zip(names, np.arange(n) * SPACING / RADIUS, strict=True):

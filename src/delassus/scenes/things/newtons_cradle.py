@@ -34,7 +34,8 @@ def newtons_cradle(n: int = 5) -> ReadyScene:
     (5, 30)
     """
     at = {f"ball{k + 1}": k * (2 * BALL.radius + GAP) for k in range(n)}
-    colliders = [Collider(f"{name}/body", BALL, friction=0.0, restitution=1.0, name=name) for name in at]
+    steel = 0.75, 0.77, 0.8, 1
+    colliders = [Collider(f"{name}/body", BALL, friction=0.0, restitution=1.0, name=name, rgba=steel) for name in at]
     rod, bar = Capsule(0.003, np.hypot(HEIGHT, WIDE) - 0.03), Capsule(0.006, 0.2 * n)
     for y in (-WIDE, WIDE):
         along = np.array([0.0, y, HEIGHT]) / np.hypot(HEIGHT, WIDE)
@@ -52,7 +53,7 @@ def newtons_cradle(n: int = 5) -> ReadyScene:
     def check(sim: ds.Simulator) -> tuple[bool, str]:
         z, lost = sim.q[2::7], 1 - sum(sim.energy()) / energy
         told = f"the last ball is {1e3 * z[-1]:.2f} mm up, the first was {1e3 * lift:.2f}; {lost:.0e} of energy lost"
-        return bool(abs(z[-1] - lift) < 0.01 * lift and z[1:-1].max() < 1e-4 and abs(lost) < 1e-3), told
+        return bool(abs(z[-1] - lift) < 0.01 * lift and z[1:-1].max(initial=0.0) < 1e-4 and abs(lost) < 1e-3), told
 
     told = f"the first of {n} balls strikes the others, and the last one swings out as far"
     return ReadyScene("newtons-cradle", scene, q0, np.zeros(scene.tree.nv), 1e-3, None, 5.084, told, check)

@@ -35,18 +35,18 @@ def rope_bridge(n: int = 15) -> ReadyScene:
     >>> ready.scene.tree.nv, len(ready.scene.loops)
     (21, 1)
     """
-    shore, low, away = 0.5 * n * PITCH / SLACK, -PLANK.x / 2, -0.5 * n * PITCH / SLACK - 1
+    shore, low, wood = 0.5 * n * PITCH / SLACK, -PLANK.x / 2, (0.6, 0.4, 0.2, 1)
     planks = ds.mechanisms.pendulum(n, length=PITCH, mass=4.0)
     planks = replace(planks, joints=tuple(replace(joint, damping=np.array([2.0])) for joint in planks.joints))
-    colliders = [Collider(f"bridge/rod{k + 1}", PLANK, (0, 0, -PITCH / 2)) for k in range(n)]
+    colliders = [Collider(f"bridge/rod{k + 1}", PLANK, (0, 0, -PITCH / 2), rgba=wood) for k in range(n)]
     colliders.append(Collider("barrel/body", BARREL, rotation=[[1, 0, 0], [0, 0, 1], [0, -1, 0]]))
-    colliders += [Collider("world", Box(2, 1.2, 1), (x, 0, -0.5), name=f"bank at {x:.1f}") for x in (away, -away)]
+    colliders += [Collider("world", Box(4, 1.2, 1), (s * (shore + 2), 0, -0.5), name=f"bank {s}") for s in (-1, 1)]
     barrel = ds.mechanisms.free_body(20.0, BARREL.inertia(20.0)[[0, 2, 1]])
     mounted = ds.Scene({"barrel": barrel}).add("bridge", planks, at=(-shore, 0, low))
     end, far = ds.Frame(f"bridge/rod{n}", (0, 0, -PITCH)), ds.Frame("world", (shore, 0, low))
     scene = ds.Scene(mounted.robots, colliders, loops=[ds.Hinge(end, far, axis=(0, 1, 0))])
     arc = np.r_[0.05 * n / 2 - np.pi / 2, np.full(n - 1, -0.05)]  # rad, from which loops are closed
-    start = scene.configuration(barrel=[away, 0, BARREL.radius, 0, 0, 0, 1], bridge=arc)
+    start = scene.configuration(barrel=[-shore - 1, 0, BARREL.radius, 0, 0, 0, 1], bridge=arc)
     q0 = ds.close_loops(scene.tree, scene.loops, start).q
     v0 = scene.velocity(barrel=[SPEED, 0, 0, 0, SPEED / BARREL.radius, 0])
 
@@ -57,4 +57,4 @@ def rope_bridge(n: int = 15) -> ReadyScene:
         return bool(beyond > 0 and abs(high) < 1e-3 and gap < 1e-6), told
 
     told = f"a barrel rolls over a bridge of {n} planks that hang between two banks"
-    return ReadyScene("rope-bridge", scene, q0, v0, 1e-3, None, 2.8, told, check)
+    return ReadyScene("rope-bridge", scene, q0, v0, 1e-3, None, 1 + 0.12 * n, told, check)

@@ -46,14 +46,16 @@ def test_a_scene_shows_what_it_is_there_for(name):
     [
         ("newtons-cradle", {"restitution": 0.9}, None),
         ("card-house", {"friction": 0.2}, 0.2),
+        ("gripper", {"friction": 0.05}, None),
         *((name, {"friction": 0.5}, 0.1) for name in ("dominoes", "rope-bridge", "bin", "conveyor")),
+        *((name, {"friction": 0.5}, 0.1) for name in ("tiles", "door", "car", "delta", "humanoid")),
     ],
 )
 def test_a_check_sees_what_does_not_hold(name, material, seconds):
-    """Balls that lose energy, cards without hold, and what is not yet there."""
+    """Balls that lose energy, cards and fingers without hold, and what is not yet there."""
     ready = SCENES[name](**SMALLER.get(name, {}))
-    sim = ds.Simulator(ready.scene.with_material(**material), q0=ready.q0, v0=ready.v0, dt=ready.dt)
-    sim.run(seconds or ready.duration)
+    sim = ds.Simulator(ready.scene.with_material(**material), q0=ready.q0, v0=ready.v0, dt=ready.dt, **ready.options)
+    sim.run(seconds or ready.duration, ready.controller)
     assert not ready.check(sim)[0]
 
 

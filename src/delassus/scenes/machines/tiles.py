@@ -30,7 +30,7 @@ def tiles(*, generic: bool = False) -> ReadyScene:
     Examples
     --------
     >>> len(tiles(generic=True).scene.colliders)
-    45
+    41
     """
     ready = quadruped(generic=generic, goal=GOAL)
     scene = ready.scene.without("floor")

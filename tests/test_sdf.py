@@ -374,6 +374,16 @@ def test_what_is_wrong_is_named(text, said):
     assert said in str(caught.value)
 
 
+def test_what_changes_the_motion_is_listed():
+    """Not where it says that it does nothing."""
+    soft = "<drake:proximity_properties><drake:compliant_hydroelastic/></drake:proximity_properties>"
+    decay = "<velocity_decay><linear>{}</linear></velocity_decay><kinematic>{}</kinematic>"
+    loud = link("a", decay.format(0.1, 1) + collision("<sphere><radius>1</radius></sphere>", soft))
+    (names,) = ds.load(sdf(loud + "<gripper name='g'/>"), unsupported="ignore").omitted.values()
+    assert names == ("velocity_decay of a", "kinematic of a", "collision c of a", "gripper g")
+    assert not ds.load(sdf(link("a", decay.format(0, 0)))).omitted
+
+
 def test_worlds_of_gazebo_need_none_of_its_files():
     """Its light and ground, and systems that only report."""
     plugin = "<plugin filename='x' name='gz::sim::systems::{}'/>"

@@ -145,7 +145,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         "loops"),
     ({FROM_SDF}, "bushings, which are those of Drake where displacements and angles are small", "bushings"),
     ({FROM_SDF}, "sensors", "sensors"),
-    ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
+    ({FROM_SDF}, "plugins, actors, grippers, wind, decay, added masses, kinematic links, elements of Drake", "foreign"),
     ({FROM_MJCF}, "equality constraints of flexes and spatial tendons, of higher degree, or within one rigid body",
         "equalities"),
     ({FROM_MJCF}, "equality constraints that are switched off", lambda m: m.where("equality", ~m.active_equalities())),

@@ -448,6 +448,7 @@ def test_drake_has_the_same_motion(source, tmp_path):
     joints = [plant.GetJointByName(joint.name) for joint in single]
     q, v = tree.neutral(), np.zeros(tree.nv)
     theirs = plant.GetPositions(context), np.zeros(plant.num_velocities())
+    assert plant.num_velocities() == tree.nv
     for own, joint in zip(single, joints, strict=True):
         q[tree.q_index(own.name)] = theirs[0][joint.position_start()] = rng.uniform(-1, 1)
         v[tree.v_index(own.name)] = theirs[1][joint.velocity_start()] = rng.normal()

@@ -132,6 +132,24 @@ compiler/program/batched_calls.py
     leaders.setdefault((column - column[0]).tobytes(), k) → leaders.setdefault((column[-1] - column[0]).tobytes(), k)
   test_loops.py::test_machine_code[calls_in_passes-1-double]
     ········if len(outputs) % lanes:↵            continue↵ →
+formats/sdf/colliders.py
+  test_sdf.py::test_groups_of_drake_keep_links_apart
+    pending += new → pass
+    if frozenset((a, b)) in apart or → if
+formats/sdf/inertial.py
+  test_sdf.py::test_inertia_of_collisions
+    (R @ moments @ R.T) → moments
+    R @ centre + p → centre + p
+    total * (mass / total[0, 0]) → total
+formats/sdf/joints.py
+  test_sdf.py::test_what_is_written_is_read[4]
+    np.asarray(R @ own[0].T) → R
+formats/sdf/write.py
+  test_sdf.py::test_loops_that_are_open_or_carried_by_nothing_are_listed
+    case Point() if meets: → case Point():
+    elif not kind or child is None: → elif not kind:
+  test_sdf.py::test_what_is_written_is_read[2]
+    [turn @ constraint.axis, constraint.second_axis] → [constraint.axis, constraint.second_axis]
 quantities/bound_request.py
   test_tendons.py::test_limits_only_push_back[0]
     ops.select(acts, over, over / SLACK) → over

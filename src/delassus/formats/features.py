@@ -154,7 +154,7 @@ FEATURES: tuple[tuple[set[str], str, Callable[[Any], Iterable[object]] | str], .
         "loops"),
     ({FROM_SDF}, "bushings, which are those of Drake where displacements and angles are small", "bushings"),
     ({FROM_SDF}, "sensors", "sensors"),
-    ({FROM_SDF}, "plugins, actors, added masses of fluids, and elements of Drake", "foreign"),
+    ({FROM_SDF}, "plugins, actors, grippers, wind, decay, added masses, kinematic links, elements of Drake", "foreign"),
     ({FROM_USD}, "joints that close loops and no pair has, and distances that may vary", "loops"),
     ({FROM_USD}, "joints that follow others of several degrees of freedom, or no joint", "mimics"),
     ({FROM_USD}, "joints whose bodies start where they do not allow, and that start at zero", "apart"),

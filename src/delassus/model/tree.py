@@ -444,7 +444,9 @@ class Tree(Topology):
         """Text of an SDF 1.11 file of this robot, which `delassus.load` reads as the same tree.
 
         Links, joints and frames have the poses of the description that was loaded, at ``qpos0`` on free joints. Fixed
-        links are frames. Armature is what Drake calls ``drake:rotor_inertia``. Shapes are not written.
+        links are frames. Armature is what Drake calls ``drake:rotor_inertia``, planar joints are ``drake:joint``, and
+        springs ``drake:linear_spring_damper``. `Weld`, `Point`, `Hinge`, `Prismatic` and `Universal` that are closed in
+        that pose are joints. Shapes are not written.
         ``unsupported`` is as for `to_urdf`. Raises `ModelError` for a cos-sin or translation joint, a free one that
         is not on the world, or a name that SDF has for something else.
 

@@ -52,7 +52,8 @@ class Model(NamedTuple):
     @property
     def what(self) -> str:
         """What messages call it."""
-        return "the world" if self.around is None else f"model {self.key!r}"
+        name = self.element.get("name") if self.key == OWN else self.key
+        return "the world" if self.around is None else f"model {name!r}"
 
     def children(self, *tags: str) -> Iterator[tuple[Element, str]]:
         """Elements of the model with these tags, and their whole names."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from delassus.formats.features import FROM_SDF, omitted
 from delassus.formats.sdf.constraints import FORCES, constraints_of
-from delassus.formats.sdf.frames import OWN, WORLD, Frames, Model, flag_of, numbers_of
+from delassus.formats.sdf.frames import OWN, WORLD, Frames, Model, finite_numbers, flag_of, numbers_of, text_of
 from delassus.formats.sdf.inertial import link_of
 from delassus.formats.sdf.joints import JOINTS, JointElement, carriers_of, raw_joints, read_joint
 from delassus.formats.sdf.models import models_of
@@ -27,8 +27,8 @@ from delassus.model.tree import Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import matrix_to_quaternion
 
-FOREIGN = ("plugin", "actor", "fluid_added_mass", "gripper")
-"""Elements that change what a robot does and that a tree does not hold."""
+FOREIGN, SOFT = ("actor", "fluid_added_mass", "gripper"), ("compliant", "soft")
+"""Elements that change what a robot does and that a tree does not hold; and words of Drake for collisions that give."""
 
 ONLY_REPORT = (
     "Physics", "UserCommands", "SceneBroadcaster", "Contact", "Sensors", "Imu", "ForceTorque", "JointStatePublisher",
@@ -143,8 +143,21 @@ def _foreign(models: Sequence[Model]) -> dict[str, list[str]]:
                     found["sensors"].append(model.prefix + part.get("name", ""))
                 elif part.tag == "drake:linear_bushing_rpy":
                     found["bushings"].append(f"bushing of {model.what}")
-                elif part.tag == "plugin" and part.get("name", "").rpartition("::")[2] in ONLY_REPORT:
-                    continue
-                elif part.tag in FOREIGN or (part.tag.startswith("drake:") and part.tag not in READ):
-                    found["foreign"].append(name)
+                elif _is_foreign(part):
+                    found["foreign"].append(name if part is element else f"{name} of {element.get('name')}")
     return found
+
+
+def _is_foreign(part: Element) -> bool:
+    """Whether an element changes the motion, or contacts, in a way that a tree does not hold."""
+    match part.tag:
+        case "plugin":
+            return part.get("name", "").rpartition("::")[2] not in ONLY_REPORT
+        case "kinematic" | "enable_wind":
+            return (part.text or "").strip().lower() in ("true", "1")
+        case "velocity_decay":
+            return any(finite_numbers(text_of(part, x, "0")) != (0.0,) for x in ("linear", "angular"))
+        case "collision":
+            inside = part.find("drake:proximity_properties")
+            return inside is not None and any(inside.find(f"drake:{x}_hydroelastic") is not None for x in SOFT)
+    return part.tag in FOREIGN or (part.tag.startswith("drake:") and part.tag not in READ)

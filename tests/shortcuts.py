@@ -256,7 +256,7 @@ constraints/rows.py
   test_pairs.py::test_rows_between_links_are_those_of_welds_and_come_with_calls
     second, K = None, second → second, K = second, second
 constraints/spring.py
-  test_tendons.py::test_limits_only_push_back[1]
+  test_tendons.py::test_limits_only_push_back[0]
     ops.less(0.0, x * (k * x + d * u)) → ops.less(0.0, k * x * x)
   test_bushings.py::test_energies_and_steps_by_their_gradients[0]
     return ops.transpose(changes) → return changes

@@ -473,6 +473,9 @@ contact/sparse/sleep.py
     slow = linear < still * still and size * size * angular < still * still → slow = linear < still * still
     done[b] = sleep.time[b] + options.dt if slow else 0.0 → done[b] = sleep.time[b] + options.dt
     least = min(least, done[b]) → least = done[b]
+contact/sparse/springs.py
+  test_tendons.py::test_limits_only_push_back[0]
+    acts = 1.0 if x * (k * x + d * u) > 0.0 else 0.0 → acts = 1.0
 contact/sparse/step.py
   test_scene_derivatives.py::test_derivatives_of_what_turns
     if links.pitches[k] != 0.0: → if False:

@@ -66,7 +66,14 @@ def some_joints(m):
 
 def some_spring(m):
     ends = random_frame(m.rng, m.tree.link_names[-1]), random_frame(m.rng, "world")
-    return ds.Bushing(*ends, [20.0] * 6, [0.1] * 6) if m.rng.random() < 0.5 else ds.SpringDamper(*ends, 20.0, 0.1)
+    single = {j.name: 0.5 for j in m.joints if j.kind in TURNS_OR_SLIDES}
+    made = (
+        lambda: ds.Bushing(*ends, [20.0] * 6, [0.1] * 6),
+        lambda: ds.SpringDamper(*ends, 20.0, 0.1),
+        lambda: ds.Tendon([*ends, random_frame(m.rng, m.tree.link_names[0])], single, stiffness=20.0, damping=0.1),
+        lambda: ds.Tendon(ends, single, length=(0.1, 0.2), stiffness=20.0),
+    )
+    return made[m.rng.integers(4)]()
 
 
 def some_coupling(m):

@@ -274,7 +274,7 @@ constraints/rows.py
   test_pairs.py::test_rows_between_links_are_those_of_welds_and_come_with_calls
     second, K = None, second → second, K = second, second
 constraints/spring.py
-  test_tendons.py::test_limits_only_push_back[1]
+  test_tendons.py::test_limits_only_push_back[0]
     ops.less(0.0, x * (k * x + d * u)) → ops.less(0.0, k * x * x)
   test_bushings.py::test_energies_and_steps_by_their_gradients[0]
     return ops.transpose(changes) → return changes
@@ -513,6 +513,9 @@ contact/sparse/sleep.py
     slow = linear < still * still and size * size * angular < still * still → slow = linear < still * still
     done[b] = sleep.time[b] + options.dt if slow else 0.0 → done[b] = sleep.time[b] + options.dt
     least = min(least, done[b]) → least = done[b]
+contact/sparse/springs.py
+  test_tendons.py::test_limits_only_push_back[0]
+    acts = 1.0 if x * (k * x + d * u) > 0.0 else 0.0 → acts = 1.0
 contact/sparse/step.py
   test_scene_derivatives.py::test_derivatives_of_what_turns
     if links.pitches[k] != 0.0: → if False:

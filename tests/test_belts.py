@@ -146,3 +146,22 @@ def test_contact_steps_of_two_links_have_belts_as_scenes_do():
         _, found, _, _ = step(q, v, np.zeros(3), np.zeros(12), DT)
         assert np.abs(found[3:6]).max() > 1e-3  # it was spun
         assert simulator.v == pytest.approx(found, abs=1e-5)
+
+
+@pytest.mark.peer
+def test_surfaces_that_move_in_mjcf_are_belts():
+    """A box reaches their velocity in the turned frame of the geom, as MuJoCo's does."""
+    mujoco = pytest.importorskip("mujoco")
+    if mujoco.__version__ < "4":
+        pytest.skip("surfaces do not move before MuJoCo 4")
+    text = """<mujoco><worldbody><geom name="belt" type="box" size="9 9 .1" pos="0 0 -.1" euler="0 0 40"
+        surfacevel=".3 .1 0"/><body pos="0 0 .05"><freejoint/><geom type="box" size=".1 .1 .05" friction=".5"/></body>
+        </worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    data, scene = mujoco.MjData(model), Scene.from_robot(text)
+    mujoco.mj_step(model, data, 200)
+    simulator = ds.Simulator(scene, dt=DT)
+    simulator.run(0.4)
+    turn = np.radians(40.0)
+    wanted = [0.3 * np.cos(turn) - 0.1 * np.sin(turn), 0.3 * np.sin(turn) + 0.1 * np.cos(turn)]
+    assert simulator.v[:2] == pytest.approx(wanted, abs=1e-6) and data.qvel[:2] == pytest.approx(wanted, abs=1e-2)

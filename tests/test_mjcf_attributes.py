@@ -265,10 +265,10 @@ def test_other_actuators_are_listed(kind):
 
 
 @newest
-@pytest.mark.parametrize("given", ['surfacevel="1 0 0"', 'adhesion="2"'])
-def test_surfaces_that_move_or_adhere_are_listed(given):
+@pytest.mark.parametrize("given", ['surfacevel="0 0 0 1 0 0"', 'adhesion="2"'])
+def test_surfaces_that_turn_or_adhere_are_listed(given):
     assert judged(arm(joint=f'/><geom name="g" size=".1" mass="0" {given}'))[1].omitted == {
-        "surfaces of geoms that move or adhere": ("g",)
+        "surfaces of geoms that turn or adhere": ("g",)
     }
 
 

@@ -395,12 +395,14 @@ def has_limits(c: AnySpring) -> bool:
     return isinstance(c, Tendon) and c.band is not None
 
 
-def pushes(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> Scalar | None:
-    """1 where limits push back along a row with the error ``x`` and its rate, else 0; None of what has no limits."""
-    return None if not has_limits(c) else ops.less(0.0, x * (k * x + d * u))
+def pushes(ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> Scalar:
+    """1 where limits push back along a row with the error ``x`` and its rate ``u``, else 0."""
+    return ops.less(0.0, x * (k * x + d * u))
 
 
 def acting(c: AnySpring, ops: ScalarOps, k: Scalar, d: Scalar, x: Scalar, u: Scalar) -> tuple[Scalar, Scalar]:
     """Stiffness and damping along a row with the error ``x`` and its rate ``u``: none where limits do not push."""
-    acts = pushes(c, ops, k, d, x, u)
-    return (k, d) if acts is None else (acts * k, acts * d)
+    if not has_limits(c):
+        return k, d
+    acts = pushes(ops, k, d, x, u)
+    return acts * k, acts * d

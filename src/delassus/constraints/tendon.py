@@ -140,8 +140,11 @@ class Tendon(Constraint):
         ratios = {check_prefix(prefix) + joint: x for joint, x in self.ratios.items()}
         return self._with(path, ratios, None if self.follows is None else self.follows.prefixed(prefix), self.length)
 
-    def _with(self, path: Any, ratios: Any, follows: Tendon | None, length: Any) -> Tendon:
-        return _made(path, ratios, length, self.stiffness, self.damping, follows, self.polynomial)
+    def _with(
+        self, path: Any, ratios: Any, follows: Tendon | None, length: Any, polynomial: tuple[float, ...] | None = None
+    ) -> Tendon:  # fmt: skip
+        powers = self.polynomial if polynomial is None else polynomial
+        return _made(path, ratios, length, self.stiffness, self.damping, follows, powers)
 
     def header_lines(self) -> Iterator[str]:
         """Ratios, length, and the polynomial of what it follows."""
@@ -232,30 +235,25 @@ class Tendon(Constraint):
         return first
 
     def without(self, tree: Tree, other: Tree, values: Mapping[str, Array]) -> Tendon | None:
-        """The tendon without these joints, whose part is in lengths now; None if nothing is left that moves."""
-        own = self if self.holds else self.at_rest(tree, tree.neutral())
-        gone, left = own._split(values)
-        follows, powers = own.follows, own.polynomial
-        if follows is not None:
-            if any(name in values for name in follows.joints) or follows.follows is not None:
-                apart, rest = follows._split(values)
-                powers, constant = shifted(powers, apart)
-                follows = follows._with(follows.path, rest, follows.follows, follows.length) if rest or follows.path \
-                    else None  # fmt: skip
-                gone -= constant
-            if follows is not None and not follows.ratios and not follows._moves(other):
-                follows = None
-        length = None if own.length is None else tuple(x - gone for x in own.band) if own.band else own._rest - gone
-        if not left and not own._moves(other) and follows is None:
+        """The tendon without these joints, whose part is in lengths now; None if nothing is left of it that moves."""
+        own, gone = (self if self.holds else self.at_rest(tree, tree.neutral()))._reduced(values)
+        if own is None or not any(x.ratios or x._moves(other) for x in own._each):
             return None
-        if not left and not own.path:
-            return None
-        return _made(own.path, left, length, own.stiffness, own.damping, follows, powers if follows else (1.0,))
+        length = tuple(x - gone for x in own.band) if own.band else own._rest - gone
+        return own._with(own.path, own.ratios, own.follows, None if own.length is None else length, own.polynomial)
 
-    def _split(self, values: Mapping[str, Array]) -> tuple[float, dict[str, float]]:
-        """Part of the length of joints that stay at values, and ratios of the others."""
+    def _reduced(self, values: Mapping[str, Array]) -> tuple[Tendon | None, float]:
+        """The tendon without joints that stay at values, if anything is left, and by how much it is shorter."""
         gone = sum(x * float(values[name][0]) for name, x in self.ratios.items() if name in values)
-        return gone, {name: x for name, x in self.ratios.items() if name not in values}
+        left = {name: x for name, x in self.ratios.items() if name not in values}
+        follows, powers = self.follows, self.polynomial
+        if follows is not None:
+            follows, apart = follows._reduced(values)
+            powers, constant = shifted(powers, apart)
+            gone -= constant
+            powers = powers if follows is not None else (1.0,)
+        is_left = bool(self.path or left)
+        return self._with(self.path, left, follows, self.length, powers) if is_left else None, gone
 
     def _moves(self, tree: Tree) -> bool:
         return any(tree.placement(a.link).link != tree.placement(b.link).link for a, b, _ in self.segments)

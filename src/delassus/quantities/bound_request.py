@@ -45,7 +45,7 @@ from delassus.algorithms.inputs import CONFIGURATIONS, inputs_of
 from delassus.algorithms.osim.least_squares import UNMOVED, LeastSquares, mobility_bound
 from delassus.algorithms.problem import Problem
 from delassus.constraints import At, Goal
-from delassus.constraints.spring import AnySpring, pushes
+from delassus.constraints.spring import AnySpring, has_limits, pushes
 from delassus.model.inertia import motion_transform
 from delassus.model.kinematics import generic_configurations, usual_inertias
 from delassus.model.topology import characteristic_length
@@ -415,9 +415,9 @@ class BoundRequest:
             a, b = step_of_spring(ops, h, k, d, mobility)
             over = 1.0 / a
             of_speed, of_length = over * (d + b / h), over * k
-            x, u = (column(ops, state(at))[r] for state in (c.position, c.velocity))
-            acts = pushes(c, ops, k, d, x, u)
-            if acts is not None:
+            if has_limits(c):
+                x, u = (column(ops, state(at))[r] for state in (c.position, c.velocity))
+                acts = pushes(ops, k, d, x, u)
                 over, of_speed, of_length = ops.select(acts, over, over / SLACK), acts * of_speed, acts * of_length
             R.append(over)
             by_speed.append(of_speed)

@@ -82,10 +82,14 @@ def _surface(model: NamedModel, g: int) -> GeomSurface:
     return GeomSurface(sliding, torsional, rolling, int(model.geom_condim[g]), int(model.geom_priority[g]))
 
 
-def _friction(model: NamedModel, g: int) -> dict[str, float]:
-    """Friction coefficient of a geom, also with ``condim`` 1 (others may count it), and lengths of its ``condim``."""
-    own = _surface(model, g)
-    return {**dict(zip(MATERIAL, own.alone, strict=True)), "friction": own.friction}
+def _friction(model: NamedModel, g: int) -> dict[str, Any]:
+    """Friction coefficient of a geom, also with ``condim`` 1 (others may count it), and lengths of its ``condim``.
+
+    And the velocity of its surface, if that moves.
+    """
+    own, belt = _surface(model, g), getattr(model, "geom_surfacevel", np.zeros((g + 1, 6)))[g, :3]
+    moving = {"surface_velocity": belt.copy()} if belt.any() else {}
+    return {**dict(zip(MATERIAL, own.alone, strict=True)), "friction": own.friction, **moving}
 
 
 def _looks(model: NamedModel, g: int) -> dict[str, Array]:

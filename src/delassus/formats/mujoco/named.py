@@ -74,6 +74,11 @@ class NamedModel:
                 which |= np.reshape(given, (which.size, -1)).any(axis=1)
         return self.where(kind, which)
 
+    def names_with_surfaces(self) -> NDArray[Any]:
+        """Geoms whose surfaces turn or adhere."""
+        turning = getattr(self.model, "geom_surfacevel", np.zeros((self.ngeom, 6)))[:, 3:].any(axis=1)
+        return self.where("geom", turning | (getattr(self.model, "geom_adhesion", np.zeros(self.ngeom)) != 0.0))
+
     def moved_bodies(self) -> dict[int, int]:
         """Bodies that ``mocap`` bodies carry, with these; none of those that carry joints."""
         roots = self.body_rootid

@@ -32,7 +32,6 @@ from delassus.spatial.motion import (
     column,
     cross_matrix,
     from_entries,
-    motion_cross,
     motion_matrix,
     scaled_matrix,
 )
@@ -106,12 +105,13 @@ class Displaced(At):
         return self.dual.lifted(rows_in(base, self._at.row_of_joint(joint), R, p))
 
     def position_of(self, joint: int) -> Any:
-        """The coordinate of a joint, moved by ``log(exp(−y) exp(x))`` of its link and parent along its axis."""
+        """The coordinate of a joint, moved by the twists ``x`` of its link less ``y`` of its parent along its axis.
+
+        ``log(exp(−y) exp(x))`` is that to first order; its term ``y × x`` of second order has no part along the axis.
+        """
         x, parent = self._twist(joint), self.tree.parents[joint]
         if parent != WORLD:
-            y = self._twist(parent)
-            half = scaled_matrix(self.ops, -0.5, motion_cross(self.ops, y, x))
-            x = x - y + half
+            x = x - self._twist(parent)
         ((moved,),) = self.ops.entries(self.row_of_joint(joint) @ x)
         return moved + self._at.position_of(joint)
 

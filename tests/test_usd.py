@@ -351,6 +351,20 @@ def test_joints_follow_others():
     assert second == ({"k": 1.0, "j": 3.0}, pytest.approx(-np.pi / 4))
 
 
+def test_joints_of_mujoco_between_two_bodies_act_one_after_the_other():
+    """Two slides and a hinge of a planar robot, as MuJoCo's converter writes them, beside one without its schema."""
+    moves = "vector3f physics:velocity = (0, 0, 2)\nvector3f physics:angularVelocity = (0, 90, 0)\n"
+    text = body("a", 0, 0, 1, inside=moves) + "".join(
+        joint(kind, name, "", "a", p0=(0, 0, 1), inside=axis(word), apis="MjcJointAPI")
+        for kind, name, word in (("Prismatic", "x", "X"), ("Prismatic", "z", "Z"), ("Revolute", "y", "Y"))
+    )
+    tree = ds.load(usd(text))
+    assert tree.joint_names == ("x", "z", "y") and not tree.constraints and not tree.keyframes["qpos0"].q.any()
+    assert error(tree.keyframes["qpos0"].v, [0, 2, np.pi / 2]) < SINGLE
+    at = ds.forward_kinematics(tree, [0.3, -0.2, np.pi / 2], "a")
+    assert error(at[:3, 3], [0.3, 0, 0.8]) < SINGLE and error(at[:3, 0], [0, 0, -1]) < SINGLE
+
+
 def test_generic_joints_leave_free_what_no_limit_locks():
     """One of two slides and two turns, with limits and a drive; a joint without locks is free; start and reversal."""
     lock = "float limit:{0}:physics:low = 1\nfloat limit:{0}:physics:high = -1\n"

@@ -233,6 +233,8 @@ def _gravity(prims: Prims) -> Array:
         size = number(prim, "physics:gravityMagnitude", -inf, True)
         direction = numbers(prim, "physics:gravityDirection", 3)
         along = np.array(GRAVITY) if direction is None or not direction.any() else prims.up @ direction
+        if not flag(prim, "newton:gravityEnabled", True):
+            return np.zeros(3)
         if size == inf:
             raise ModelError("gravityMagnitude of the scene", "a finite number", shown(size), "Correct it.")
         strength = float(np.linalg.norm(GRAVITY)) if size < 0.0 else size * prims.length

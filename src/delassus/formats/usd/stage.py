@@ -71,7 +71,7 @@ def open_stage(path: Path, text: str | None, max_bytes: float, source: str) -> A
         if text is None:
             check_file(path, max_bytes)
             _check_depth(path, source)
-            root = Sdf.Layer.FindOrOpen(str(path.absolute()))
+            root = _opened(str(path.absolute()))
         else:
             _refuse_deep(text.encode(errors="surrogatepass"), source)
             root = Sdf.Layer.CreateAnonymous(".usda")
@@ -133,8 +133,6 @@ def _refuse_deep(data: bytes, what: str) -> None:
 
 def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> list[Any]:
     """The layer and all that it is made of, each opened from a file that was checked."""
-    from pxr import Sdf
-
     found, known, budget = [root], {root.identifier}, max_bytes
     for layer in found:  # which grows
         for address in filter(None, layer.GetCompositionAssetDependencies()):  # "": the layer itself
@@ -148,12 +146,22 @@ def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> 
             refuse_beyond(max_bytes, f"layers of {source}", max_bytes - budget)
             if place not in known:
                 _check_depth(outer, what)
-                opened = Sdf.Layer.FindOrOpen(place)
+                opened = _opened(place)
                 if opened is None:
                     raise ModelError(what, "a layer of OpenUSD", "another file", "Check the file.")
                 known.add(place)
                 found += [opened] if opened not in found else []
     return found
+
+
+def _opened(place: str) -> Any:
+    """The layer of a file, as the file is now: OpenUSD keeps those that something still refers to."""
+    from pxr import Sdf
+
+    layer = Sdf.Layer.FindOrOpen(place)
+    if layer is not None and not layer.dirty:
+        layer.Reload()
+    return layer
 
 
 def _place(address: str, layer: Any, path: Path, what: str) -> str:

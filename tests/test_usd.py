@@ -410,10 +410,10 @@ def test_instances_friction_groups_and_colours(tmp_path):
         "Cylinder", "c", "double radius = 0.2\ndouble height = 1\n" + axis("X").replace("physics:", ""),
         "PhysicsCollisionAPI"))  # fmt: skip
     part += joint("Revolute", "j", "a", "b", p0=(0, 0, 1), p1=(0, 0, -1), inside=axis("X"))
-    (tmp_path / "parts").mkdir()
-    (tmp_path / "parts/robot.usda").write_text(usd(material + part))
+    (tmp_path / "parts[1]").mkdir()
+    (tmp_path / "parts[1]/robot.usda").write_text(usd(material + part))
     two = "".join(prim("Xform", f"r{k}", placed(3.0 * k, 0, 0), head="instanceable = true\nreferences = "
-                       "@./parts/robot.usda@") for k in range(2))  # fmt: skip
+                       "@./parts[1]/robot.usda@") for k in range(2))  # fmt: skip
     groups = prim("PhysicsCollisionGroup", "g", "rel physics:filteredGroups = </w/g>\nrel collection:colliders:includes"
                   " = [</w/r0/b>, </w/r1/b>]\n", "CollectionAPI:colliders")  # fmt: skip
     ground = prim("Plane", "floor", placed(0, 0, -1), "PhysicsCollisionAPI")

@@ -133,6 +133,8 @@ def _refuse_deep(data: bytes, what: str) -> None:
 
 def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> list[Any]:
     """The layer and all that it is made of, each opened from a file that was checked."""
+    from pxr import Ar
+
     found, known, budget = [root], {root.identifier}, max_bytes
     for layer in found:  # which grows
         for address in filter(None, layer.GetCompositionAssetDependencies()):  # "": the layer itself
@@ -140,7 +142,7 @@ def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> 
             if path is None:
                 raise ModelError(what, "a text without other layers", "one", "Write it to a file, and load that.")
             place = _place(address, layer, path, what)
-            outer = Path(place.partition("[")[0])
+            outer = Path(Ar.SplitPackageRelativePathOuter(place)[0])
             check_file(outer, max_bytes)
             budget -= max(LEAST_BYTES, float(outer.stat().st_size))
             refuse_beyond(max_bytes, f"layers of {source}", max_bytes - budget)
@@ -176,7 +178,7 @@ def _place(address: str, layer: Any, path: Path, what: str) -> str:
     place = str(Ar.GetResolver().Resolve(Sdf.ComputeAssetPathRelativeToLayer(layer, bare)).GetPathString())
     if not place:
         raise ModelError(what, "a file that exists", "none", "Check the address, or flatten the stage.")
-    folder, file = path.absolute().parent.resolve(), Path(place.partition("[")[0]).absolute().resolve()
+    folder, file = path.absolute().parent.resolve(), Path(Ar.SplitPackageRelativePathOuter(place)[0]).resolve()
     if not file.is_relative_to(folder):
         raise ModelError(
             what, f"a file in the folder {str(folder)!r}", str(file), "Move it there, or flatten: usdcat --flatten."

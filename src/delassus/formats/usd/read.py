@@ -246,7 +246,8 @@ def _start(
     tree: Tree, carrying: Carrying, raw: Sequence[RawJoint], poses: Mapping[str, Pose]
 ) -> tuple[Array, list[str]]:
     """Configuration where the bodies are in the stage; and joints whose bodies are not where these allow."""
-    q, by_name, apart = tree.neutral(), {joint.name: joint for joint in raw}, list[str]()
+    q, neutral, by_name = tree.neutral(), tree.neutral(), {joint.name: joint for joint in raw}
+    apart = list[str]()
     for joint in raw:
         if joint.kind is FREE and joint.parent == WORLD and joint.child not in carrying:
             R, p = poses[joint.child]
@@ -258,8 +259,7 @@ def _start(
             continue
         for name, values in found.items():
             at = tree.q_index(name)
-            start = tree.neutral()[at]
-            q[at] = np.where(np.abs(values - start) < AT_ZERO, start, values)
+            q[at] = np.where(np.abs(values - neutral[at]) < AT_ZERO, neutral[at], values)
     return q, apart
 
 
@@ -283,8 +283,7 @@ def _velocity(
         return v
     twists[WORLD] = (np.zeros(3), np.zeros(3))
     poses = {WORLD: STILL, **{body.name: body.pose for body in prims.bodies.values()}}
-    for joint in tree.joints:
-        link = tree.link_names[tree.joint_names.index(joint.name)]
+    for joint, link in zip(tree.joints, tree.link_names, strict=True):
         if joint.kind is FREE and link in poses and link not in carrying:
             R = poses[link][0]
             v[tree.v_index(joint.name)] = np.concatenate([R.T @ x for x in twists[link]])

@@ -47,8 +47,8 @@ def load_colliders(
         torsional and rolling ones of geoms whose ``condim`` is 4 or 6. (MuJoCo uses the larger of two coefficients, as
         ``Scene(friction_rule="max")`` does.) What pairs have by ``condim``, ``priority`` and ``<pair>`` is in scenes.
     convex : bool
-        For URDF and SDF files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF files they
-        are always hulls, as in MuJoCo.
+        For URDF, SDF and OpenUSD files: whether meshes stand for their convex hulls, or for their surfaces. In MJCF
+        files they are always hulls, as in MuJoCo.
     visual : bool
         Read the shapes that are to be seen in place of those that collide: ``<visual>`` elements of URDF and SDF files,
         with meshes as they are, a collider for each of their colours, and geoms of the groups 0 to 2 of MJCF files.

@@ -88,6 +88,25 @@ def joints_of(prims: Prims) -> list[UsdJoint]:
     return [_joint(prims, prim, names[str(prim.GetPath())]) for prim in own]
 
 
+def in_series(joints: Sequence[UsdJoint]) -> tuple[list[UsdJoint], dict[str, tuple[str, str]]]:
+    """Joints of MuJoCo's schema between the same two bodies, one after the other, as MuJoCo has them; all others as is.
+
+    And links between them, which are where the second body is as long as all are at zero, with the two bodies.
+    """
+    found, last, between = list[UsdJoint](), dict[tuple[str, str], int](), dict[str, tuple[str, str]]()
+    for joint in joints:
+        ends, is_one = joint.ends, bool(joint.freedoms) and has_api(joint.prim, "MjcJointAPI") and not joint.is_loop
+        if is_one and ends in last:
+            before = found[last[ends]]
+            middle = f"{ends[1]}:{before.name}"
+            found[last[ends]] = before._replace(ends=(before.ends[0], middle))
+            joint, between[middle] = joint._replace(ends=(middle, ends[1]), poses=(joint.poses[1],) * 2), ends
+        if is_one:
+            last[ends] = len(found)
+        found.append(joint)
+    return found, between
+
+
 def _joint(prims: Prims, prim: Any, name: str) -> UsdJoint:
     ends, poses = [], []
     for k in "01":

@@ -6,7 +6,7 @@ constraints. A body that no joint connects with the world is free. The others st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, radians
 from typing import Any
@@ -22,6 +22,7 @@ from delassus.formats.usd.joints import (
     actuators_of,
     coordinates,
     followers_of,
+    in_series,
     is_at,
     joints_of,
     loop_of,
@@ -86,10 +87,11 @@ def _tree(prims: Prims, fallback_name: str, given: Root | None, check_inertia: C
     for body in prims.bodies.values():
         links[body.name], is_point = body_link(prims, body)
         points += [body.name] if is_point else []
-    joints = joints_of(prims)
-    carrying, loops = _forest(joints, prims)
-    raw, extra = list[RawJoint](), dict[str, RawLink]()
+    joints, between = in_series(joints_of(prims))
+    carrying, loops = _forest(joints, prims, between)
+    raw, extra = list[RawJoint](), {name: RawLink(name) for name in between}
     poses = {WORLD: STILL, **{body.name: body.pose for body in prims.bodies.values()}}
+    poses |= {name: poses[ends[1]] for name, ends in between.items()}
     raw += _roots(prims, carrying, given, {joint.name for joint, _ in carrying.values()})
     for joint, is_reversed in carrying.values():
         raw += raw_joints(joint.reversed() if is_reversed else joint, is_reversed, prims, extra)
@@ -119,7 +121,7 @@ def _tree(prims: Prims, fallback_name: str, given: Root | None, check_inertia: C
     q, apart = _start(tree, carrying, raw, poses)
     others = {"loops": [joint.name for joint, x in closed if x is None], "mimics": unled, "apart": apart,
               "points": points, **undriven, **_foreign(prims, joints)}  # fmt: skip
-    key = Keyframe(q, _velocity(tree, prims, carrying, links), np.array(controls))
+    key = Keyframe(q, _velocity(tree, prims, carrying, links, between), np.array(controls))
     is_plain = np.array_equal(q, tree.neutral()) and not key.v.any() and not key.ctrl.any()
     return replace(tree, omitted=omitted(FROM_USD, tree, **others), keyframes={} if is_plain else {"qpos0": key})
 
@@ -138,9 +140,9 @@ Carrying = dict[str, tuple[UsdJoint, bool]]
 """The joint that carries each body, by its name, and whether that is its first body."""
 
 
-def _forest(joints: Sequence[UsdJoint], prims: Prims) -> tuple[Carrying, list[UsdJoint]]:
+def _forest(joints: Sequence[UsdJoint], prims: Prims, between: Iterable[str]) -> tuple[Carrying, list[UsdJoint]]:
     """What carries each body that a joint does, and joints that close loops: those that come too late in the stage."""
-    group = {name: name for name in (WORLD, *prims.by_name)}
+    group = {name: name for name in (WORLD, *prims.by_name, *between)}
 
     def whole(name: str) -> str:
         """The representative of the bodies that joints connect with one."""
@@ -188,7 +190,7 @@ def _in_order(joints: Sequence[UsdJoint], carrying: Carrying) -> list[str]:
 
 def _are_still(joint: UsdJoint, prims: Prims) -> bool:
     """Whether both ends of a joint are the world, or moved by the user."""
-    return all(end == WORLD or prims.by_name[end].is_moved for end in joint.ends)
+    return all(end == WORLD or (end in prims.by_name and prims.by_name[end].is_moved) for end in joint.ends)
 
 
 def _roots(prims: Prims, carrying: Carrying, given: Root | None, used: set[str]) -> Iterator[RawJoint]:
@@ -231,6 +233,8 @@ def _gravity(prims: Prims) -> Array:
         size = number(prim, "physics:gravityMagnitude", -inf, True)
         direction = numbers(prim, "physics:gravityDirection", 3)
         along = np.array(GRAVITY) if direction is None or not direction.any() else prims.up @ direction
+        if not flag(prim, "newton:gravityEnabled", True):
+            return np.zeros(3)
         if size == inf:
             raise ModelError("gravityMagnitude of the scene", "a finite number", shown(size), "Correct it.")
         strength = float(np.linalg.norm(GRAVITY)) if size < 0.0 else size * prims.length
@@ -242,7 +246,8 @@ def _start(
     tree: Tree, carrying: Carrying, raw: Sequence[RawJoint], poses: Mapping[str, Pose]
 ) -> tuple[Array, list[str]]:
     """Configuration where the bodies are in the stage; and joints whose bodies are not where these allow."""
-    q, by_name, apart = tree.neutral(), {joint.name: joint for joint in raw}, list[str]()
+    q, neutral, by_name = tree.neutral(), tree.neutral(), {joint.name: joint for joint in raw}
+    apart = list[str]()
     for joint in raw:
         if joint.kind is FREE and joint.parent == WORLD and joint.child not in carrying:
             R, p = poses[joint.child]
@@ -254,12 +259,13 @@ def _start(
             continue
         for name, values in found.items():
             at = tree.q_index(name)
-            start = tree.neutral()[at]
-            q[at] = np.where(np.abs(values - start) < AT_ZERO, start, values)
+            q[at] = np.where(np.abs(values - neutral[at]) < AT_ZERO, neutral[at], values)
     return q, apart
 
 
-def _velocity(tree: Tree, prims: Prims, carrying: Carrying, links: Mapping[str, RawLink]) -> Array:
+def _velocity(
+    tree: Tree, prims: Prims, carrying: Carrying, links: Mapping[str, RawLink], between: Mapping[str, tuple[str, str]]
+) -> Array:
     """Velocity (nv,) at the start: of free bodies, and along joints, from those that bodies have in the stage.
 
     The linear one is that of a body's centre of mass, along the axes of the prim around it; the other in degrees.
@@ -277,14 +283,14 @@ def _velocity(tree: Tree, prims: Prims, carrying: Carrying, links: Mapping[str, 
         return v
     twists[WORLD] = (np.zeros(3), np.zeros(3))
     poses = {WORLD: STILL, **{body.name: body.pose for body in prims.bodies.values()}}
-    for joint in tree.joints:
-        link = tree.link_names[tree.joint_names.index(joint.name)]
+    for joint, link in zip(tree.joints, tree.link_names, strict=True):
         if joint.kind is FREE and link in poses and link not in carrying:
             R = poses[link][0]
             v[tree.v_index(joint.name)] = np.concatenate([R.T @ x for x in twists[link]])
     for own, _ in carrying.values():
         freedoms, (a, b) = own.freedoms or (), own.ends
-        base = poses[a]
+        base = poses[between[a][1] if a in between else a]
+        a, b = (between[x][k] if x in between else x for k, x in enumerate(own.ends))
         at = base[1] + base[0] @ own.poses[0][1]
         turn = base[0] @ own.poses[0][0]
         relative = twists[b][1] - twists[a][1]

@@ -71,7 +71,7 @@ def open_stage(path: Path, text: str | None, max_bytes: float, source: str) -> A
         if text is None:
             check_file(path, max_bytes)
             _check_depth(path, source)
-            root = Sdf.Layer.FindOrOpen(str(path.absolute()))
+            root = _opened(str(path.absolute()))
         else:
             _refuse_deep(text.encode(errors="surrogatepass"), source)
             root = Sdf.Layer.CreateAnonymous(".usda")
@@ -133,7 +133,7 @@ def _refuse_deep(data: bytes, what: str) -> None:
 
 def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> list[Any]:
     """The layer and all that it is made of, each opened from a file that was checked."""
-    from pxr import Sdf
+    from pxr import Ar
 
     found, known, budget = [root], {root.identifier}, max_bytes
     for layer in found:  # which grows
@@ -142,18 +142,28 @@ def _all_layers(root: Any, path: Path | None, max_bytes: float, source: str) -> 
             if path is None:
                 raise ModelError(what, "a text without other layers", "one", "Write it to a file, and load that.")
             place = _place(address, layer, path, what)
-            outer = Path(place.partition("[")[0])
+            outer = Path(Ar.SplitPackageRelativePathOuter(place)[0])
             check_file(outer, max_bytes)
             budget -= max(LEAST_BYTES, float(outer.stat().st_size))
             refuse_beyond(max_bytes, f"layers of {source}", max_bytes - budget)
             if place not in known:
                 _check_depth(outer, what)
-                opened = Sdf.Layer.FindOrOpen(place)
+                opened = _opened(place)
                 if opened is None:
                     raise ModelError(what, "a layer of OpenUSD", "another file", "Check the file.")
                 known.add(place)
                 found += [opened] if opened not in found else []
     return found
+
+
+def _opened(place: str) -> Any:
+    """The layer of a file, as the file is now: OpenUSD keeps those that something still refers to."""
+    from pxr import Sdf
+
+    layer = Sdf.Layer.FindOrOpen(place)
+    if layer is not None and not layer.dirty:
+        layer.Reload()
+    return layer
 
 
 def _place(address: str, layer: Any, path: Path, what: str) -> str:
@@ -168,7 +178,7 @@ def _place(address: str, layer: Any, path: Path, what: str) -> str:
     place = str(Ar.GetResolver().Resolve(Sdf.ComputeAssetPathRelativeToLayer(layer, bare)).GetPathString())
     if not place:
         raise ModelError(what, "a file that exists", "none", "Check the address, or flatten the stage.")
-    folder, file = path.absolute().parent.resolve(), Path(place.partition("[")[0]).absolute().resolve()
+    folder, file = path.absolute().parent.resolve(), Path(Ar.SplitPackageRelativePathOuter(place)[0]).resolve()
     if not file.is_relative_to(folder):
         raise ModelError(
             what, f"a file in the folder {str(folder)!r}", str(file), "Move it there, or flatten: usdcat --flatten."

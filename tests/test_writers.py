@@ -17,7 +17,6 @@ from internals import (
     RawJoint,
     RawLink,
     build_tree,
-    features,
     joint_kinds,
     rotation_from_rpy,
     rpy_from_rotation,

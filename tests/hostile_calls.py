@@ -46,7 +46,7 @@ PROTOCOL = {
     "energy", "gravity", "is_internal", "line", "links", "measured", "periods", "springs",
     "place", "placed", "position", "prefixed", "position_coefficients", "row_sizes", "rows_on_links",
     "selection", "sides", "surface_motion", "top", "velocity", "velocity_drift", "within_a_turn", "without",
-    "along_line",
+    "along_line", "as_tendon", "error", "error_at", "value",
 }  # fmt: skip
 """What algorithms ask constraints, with arguments of their own."""
 

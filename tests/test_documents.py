@@ -303,6 +303,7 @@ runpy.run_module("delassus", run_name="__main__", alter_sys=True)
         ("reproduce osim --plot figures", {"matplotlib"}, "plot"),
         ("simulate boxes --plot f.png", {"matplotlib"}, "plot"),
         ("simulate boxes --record f.h5", {"h5py"}, "record"),
+        ("simulate boxes --record f.mcap", {"mcap"}, "mcap"),
         ("simulate boxes --video f.mp4", {"imageio_ffmpeg"}, "video"),
         ("simulate boxes --view", {"viser"}, "view"),
         ("info go1", {"robot_descriptions"}, "robots"),

@@ -124,9 +124,11 @@ def test_rows_are_printed_as_they_are_measured(tmp_path: Path) -> None:
 
 
 def test_a_wide_table_is_printed_in_parts() -> None:
+    from delassus_studies.claims import show
+
     names = ["a_name_of_many_letters", "another_name_of_many_letters", "a_third_name_of_many_letters"]
     shown = cli.Console(record=True, width=60, file=io.StringIO())
-    cli.show(shown, cli.table("", ("key", *names), [("row", *names)]))
+    show(shown, cli.table("", ("key", *names), [("row", *names)]))
     text = shown.export_text()
     assert all(text.count(name) == 2 for name in names) and text.count("row") == 2
 
@@ -155,19 +157,22 @@ def test_info_cuts_no_name_and_is_written_to_files(columns: str | None, tmp_path
 
 @pytest.mark.peer
 def test_info_of_an_mjcf_file(tmp_path: Path) -> None:
-    """Limits, actuators, sensors and keyframes, in tables and in JSON, where what limits nothing is null."""
+    """Limits, springs, actuators, sensors, keyframes and what is left out, in tables and JSON, no limit as null."""
     pytest.importorskip("mujoco")
     (tmp_path / "arm.xml").write_text(
-        '<mujoco model="arm"><worldbody><body><joint name="j" limited="true" range="-90 90"/><geom size=".1" '
+        '<mujoco model="arm"><worldbody><body><joint name="j" limited="true" range="-90 90" stiffness="3" '
+        'springref="-60"/><geom size=".1" '
         'pos="1 0 0"/></body></worldbody><actuator><motor name="m" joint="j" gear="3"/></actuator><sensor><jointpos '
         'name="angle" joint="j"/></sensor><keyframe><key name="home" qpos=".5" ctrl=".7"/></keyframe></mujoco>'
     )
     out = run("info", str(tmp_path / "arm.xml"), "--json", str(tmp_path / "arm.json"))
-    for row in ("j -1.571 … 1.571 – –", "m 3 j 1 0 0 0 0 0 – –", "angle jointpos j 1", "home – yes –"):
+    for row in ("j -1.571 … 1.571 – –", "m 3 j 1 0 0 0 0 0 – –", "angle jointpos j 1", "home – yes –",
+                "j 3 -1.047 – – –", "limits of joints, which act in Simulator and contact steps 1 j"):  # fmt: skip
         assert row in [" ".join(line.split()) for line in out.splitlines()], row
     told = json.loads((tmp_path / "arm.json").read_text())
     assert told["limits"]["j"]["effort_limit"] == [None] and told["limits"]["j"]["upper"] == [math.pi / 2]
     assert told["actuators"][0]["transmission"] == {"j": 3.0} and told["sensors"][0]["of"] == "j"
+    assert told["springs"]["j"]["stiffness"] == [3.0] and told["report"].popitem()[1] == ["j"] and told["mass"] > 4.0
     assert told["keyframes"]["home"] == {"q": [0.5], "v": [0.0], "ctrl": [0.7], "act": []}
 
 
@@ -180,6 +185,22 @@ def test_what_cannot_be_written_or_read_is_refused_before_any_work(tmp_path: Pat
         (("reproduce", "dynamics", "--robots", str(tmp_path)), "a folder with atlas_v4.urdf"),
     ):
         assert words in " ".join(run(*arguments, status=2).split())
+
+
+def test_robots_are_listed_by_words(tmp_path: Path) -> None:
+    """With their licences, and whether their files are here; nothing is fetched, and every name is one that loads."""
+    pytest.importorskip("robot_descriptions")
+    written = tmp_path / "r.json", tmp_path / "r.csv"
+    out = run("robots", "h1", "BSD", "--json", str(written[0]), "--csv", str(written[1]))
+    listed = {robot["name"]: robot for robot in json.loads(written[0].read_text())}
+    assert {"h1", "h1_mj"} <= listed.keys() and "go1" not in out and "h1_mj,–,MJCF,no,BSD-3" in written[1].read_text()
+    first = listed["h1"]
+    assert (first["root"], first["form"], first["licence"]) == ("floating", "URDF", "BSD-3-Clause")
+    assert first["package"] == "robot_descriptions" and not first["is_here"] and "0 robots" in run("robots", "no such")
+    if "example-robot-data" in run("robots", "--here"):
+        out = " ".join(run("robots", "go1", "--here").split())
+        assert "go1 floating URDF yes MPL-2.0" in out and "robot_descriptions" not in out
+        assert "ur5_robot, ur5 fixed URDF yes BSD" in " ".join(run("robots", "ur5_robot").split())
 
 
 def test_compute_equals_the_library(arm: Path, tmp_path: Path) -> None:
@@ -373,5 +394,5 @@ def test_constraints_of_the_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "hand.urdf"
     path.write_text(f'<robot name="hand">{links}{joints}</robot>')
-    assert "constraints of the file: JointRows('c', 'b', 1 rows)" in run("info", str(path))
+    assert "JointRows c, b 1" in " ".join(run("info", str(path)).split())
     assert "rows of JointRows('c', 'b', 1 rows)" in run("compute", str(path))

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from delassus import __version__
-from delassus.cli.tables import Console, Csv, Json, check_target, show, table, write_csv, write_json
+from delassus.cli.tables import Console, Csv, Json, check_target, table, write_csv, write_json
 from delassus.errors import MissingDependencyError
 from delassus.quantities.keywords import Control, Method, OsimMethod, What
 
@@ -181,52 +181,26 @@ def info(
     file: Json = None,
     csv: Csv = None,
 ) -> None:
-    """Show the joints of a robot and where each is in q and v, its links, limits, actuators, sensors and keyframes."""
-    from delassus.cli.parse import LIMITS, base_of, finite, link_of, parts_of
+    """Show joints of a robot and where each is in q and v, limits, springs, actuators, sensors, keyframes and loops."""
+    from delassus.cli.robots import show_robot
     from delassus.formats.load import load
 
-    tree = load(robot, root=root.value if root else None, massless=massless.value)
-    console.print(
-        console.render_str(f"{tree.name}:", style="bold"),
-        f"{tree.n_links} moving links, {base_of(tree)}, nq = {tree.nq}, nv = {tree.nv}, depth {tree.depth}, "
-        f"mass {tree.mass:.4g} kg, {len(tree.frames)} frames",
-    )
-    rows = []
-    for i, joint in enumerate(tree.joints):
-        spans = [f"{s.start}" if s.stop == s.start + 1 else f"{s.start}–{s.stop - 1}"
-                 for s in (tree.q_slices[i], tree.v_slices[i])]  # fmt: skip
-        parent = str(tree.parents[i]) if tree.parents[i] >= 0 else "–"
-        mass = f"{tree.inertias[i][0, 0]:.3g}"
-        rows.append((str(i), joint.name, joint.kind.name, *spans, parent, mass, tree.link_names[i]))
-    made = table("", ("#", "joint", "kind", "q", "v", "on", "kg", "link"), rows, text=("joint", "kind", "link"))
-    show(console, made)
-    console.print("on: # of the link that a joint is on; – is the world. kg: mass of its link.", style="dim")
-    parts = parts_of(tree)
-    for part in parts:
-        show(console, part)
-    if tree.constraints:
-        console.print(f"constraints of the file: {', '.join(map(repr, tree.constraints))}")
-    if frames:
-        on = {name: tree.link_names[at.link] if at.link >= 0 else "(world)" for name, at in tree.frames.items()}
-        show(console, names := table("", ("frame", "on link"), list(on.items()), text=("on link",)))
-    if file is not None:
-        links = [{"joint": j.name, "kind": j.kind.name, "q": [q.start, q.stop], "v": [v.start, v.stop], "parent": p,
-                  "link": link, "mass": float(inertia[0, 0])}
-                 for j, q, v, p, link, inertia in zip(tree.joints, tree.q_slices, tree.v_slices, tree.parents,
-                                                      tree.link_names, tree.inertias, strict=True)]  # fmt: skip
-        told = {"name": tree.name, "nq": tree.nq, "nv": tree.nv, "links": links, "frames": list(tree.frames)}
-        told |= {
-            "limits": {j.name: {name: list(map(finite, getattr(j, name))) for name in LIMITS} for j in tree.joints},
-            "actuators": [{"name": a.name, "transmission": dict(a.transmission), "gain": a.gain, "bias": a.bias,
-                           "control_range": [*map(finite, a.control_range)],
-                           "force_range": [*map(finite, a.force_range)]} for a in tree.actuators],
-            "sensors": [{"name": x.name, "kind": x.kind, "of": link_of(x)} for x in tree.sensors],
-            "keyframes": {name: {key: getattr(x, key).tolist() for key in ("q", "v", "ctrl", "act")}
-                          for name, x in tree.keyframes.items()},
-        }  # fmt: skip
-        write_json(file, told)
-    if csv is not None:
-        write_csv(csv, [made, *parts, names] if frames else [made, *parts])
+    show_robot(console, load(robot, root=root.value if root else None, massless=massless.value), frames, file, csv)
+
+
+@app.command()
+def robots(
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Words that the name, package, format or licence has; all if none.")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Only those whose files are on this machine.")] = False,
+    file: Json = None,
+    csv: Csv = None,
+) -> None:
+    """List robots by name: base, format, licence, and whether files are on this machine or fetched at first."""
+    from delassus.cli.robots import list_robots
+
+    list_robots(console, words or (), here, file, csv)
 
 
 @app.command()

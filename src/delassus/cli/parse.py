@@ -6,18 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
 
-from delassus.cli.tables import table
-from delassus.constraints import Constraint, Contact, Frame, Point, Sensor, Weld
+from delassus.constraints import Constraint, Contact, Frame, Point, Weld
 from delassus.errors import ConfigurationError, ConstraintError
 from delassus.model.check import decimal_numbers, real_array
 from delassus.model.shapes import Sphere
 from delassus.model.tree import Tree
 from delassus.spatial.rotations import Array
-
-LIMITS = "lower", "upper", "effort_limit", "velocity_limit"
-"""Attributes of joints that limit something."""
 
 
 def parse_constraints(
@@ -61,53 +56,6 @@ def parse_value(text: str) -> tuple[str, float]:
     if not name or len(value) != 1:
         raise ConfigurationError(f"control {text!r}", "NAME=NUMBER", repr(text), "Write such as hip=0.5.")
     return name, value[0]
-
-
-def finite(limit: float) -> float | None:
-    """A number for JSON: none where nothing is limited."""
-    return float(limit) if np.isfinite(limit) else None
-
-
-def link_of(sensor: Sensor) -> str:
-    """Name of what a sensor is of: a joint, an actuator, or a link or frame."""
-    return sensor.of if isinstance(sensor.of, str) else sensor.of.link
-
-
-def parts_of(tree: Tree) -> list[Table]:
-    """Tables of a robot's limits, actuators, sensors and keyframes, those that it has."""
-    limits = [
-        (joint.name, *(interval(low, high) for low, high in zip(joint.lower, joint.upper, strict=True)),
-         *(f"{limit[0]:.4g}" if np.isfinite(limit[0]) else "–" for limit in (joint.effort_limit, joint.velocity_limit)))
-        for joint in tree.joints
-        if joint.nv == 1 and np.isfinite([getattr(joint, name) for name in LIMITS]).any()
-    ]  # fmt: skip
-    actuators = [
-        (a.name, " + ".join(f"{x:.4g} {joint}" for joint, x in a.transmission.items()),
-         *(" ".join(f"{x:.4g}" for x in law) for law in (a.gain, a.bias)),
-         interval(*a.control_range), interval(*a.force_range))
-        for a in tree.actuators
-    ]  # fmt: skip
-    sensors = [(s.name, s.kind, link_of(s), s.size(tree)) for s in tree.sensors]
-    keyframes = [
-        (name, *("yes" if x.any() else "–" for x in (k.v, k.ctrl, k.act))) for name, k in tree.keyframes.items()
-    ]
-    made = (
-        ("limits", ("joint", "range (rad or m)", "effort (N m or N)", "speed (rad/s or m/s)"), limits),
-        ("actuators", ("name", "length", "gain", "bias", "controls", "forces (N m or N)"), actuators),
-        ("sensors", ("name", "kind", "of", "numbers"), sensors),
-        ("keyframes", ("name", "velocities", "controls", "activations"), keyframes),
-    )
-    return [table(title, heads, rows, text=heads[1:-1]) for title, heads, rows in made if rows]
-
-
-def interval(low: float, high: float) -> str:
-    """Text of a range; a dash where nothing is limited."""
-    return f"{low:.4g} … {high:.4g}" if np.isfinite([low, high]).any() else "–"
-
-
-def base_of(tree: Tree) -> str:
-    """What carries the root of a robot, in words."""
-    return "floating base" if tree.is_floating else "fixed base"
 
 
 def _parse(text: str, make: Callable[..., Constraint]) -> Constraint:

@@ -16,12 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from delassus.cli.parse import base_of, parse_value
+from delassus.cli.parse import parse_value
+from delassus.cli.robots import base_of
 from delassus.cli.tables import Console, plain, show, table, write_csv, write_json
 from delassus.contact.scene import Scene
 from delassus.errors import ConfigurationError, UnknownNameError, require, shown, unknown_name
 from delassus.formats.load import find_description
-from delassus.formats.names import example_robot_files
+from delassus.formats.names import robot_names
 from delassus.pictures.exports import EXPORTS, check_export, export
 from delassus.pictures.players import Live, Replay
 from delassus.pictures.plots import summary_figure, swing_figure, walk_figure
@@ -83,7 +84,7 @@ def _of_robot(name: str, control: Sequence[str] = (), hold: bool | None = None, 
     try:
         find_description(name)
     except UnknownNameError:
-        raise unknown_name("scene, file or robot", name, [*SCENES, *example_robot_files()]) from None
+        raise unknown_name("scene, file or robot", name, [*SCENES, *robot_names()]) from None
     if hold and control:
         raise ConfigurationError("--control", "none with --hold", ", ".join(control), "Leave one of the two out.")
     scene = Scene.from_robot(name, **options)

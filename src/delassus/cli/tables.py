@@ -96,7 +96,7 @@ def show(console: Console, made: Table, first: int = 0) -> None:
     is cut, and only text that is wider than a part goes on in the next line.
     """
     cells = [[column.header, *column.cells] for column in made.columns]
-    widths = [max(column.min_width or 0, *(cell_len(plain(x)) for x in own))
+    widths = [max(column.min_width or 0, *(cell_len(line) for x in own for line in plain(x).splitlines()))
               for column, own in zip(made.columns, cells, strict=True)]  # fmt: skip
     gap = WIDE if sum(widths) + WIDE * (len(widths) - 1) <= console.width else NARROW
     if made.title and not first:

@@ -20,9 +20,9 @@ from delassus.contact.scene_parts import (
     add,
     described,
     described_robots,
-    first_keyframe,
     ignored_pairs,
     is_free_body,
+    keyframe_of,
     loops_and_springs,
     moved_bodies,
     numbers_of,
@@ -33,7 +33,7 @@ from delassus.contact.scene_parts import (
 )
 from delassus.errors import ConfigurationError, ModelError, shown, unknown_name, warn
 from delassus.frozen import Frozen
-from delassus.model.check import check_choice, check_flag, check_list, check_text, check_vector, finite_array
+from delassus.model.check import check_choice, check_flag, check_list, check_vector, finite_array
 from delassus.model.description import Root
 from delassus.model.edit.combine import combine_trees
 from delassus.model.edit.massless import Massless
@@ -42,7 +42,6 @@ from delassus.model.tree import WORLD, Tree
 from delassus.runtime.compile import compile as compile_kernel
 from delassus.runtime.kernel import Kernel
 from delassus.spatial.rotations import Array
-from delassus.version import deprecated
 
 OTHERS = "Pass start=None, the default, with other robots."
 
@@ -216,13 +215,11 @@ class Scene(Frozen):
             `delassus.load` has them, arms on the world, and files on a free joint.
         massless : {"keep", "lock", "armature", "error"}
             As of `delassus.load`. A `Simulator` needs another one than "keep" where joints move nothing with inertia.
-        keyframe : str, optional
-            The one of ``tree.keyframes`` that it starts in, with its velocity and its controls; ``"qpos0"`` of MJCF,
-            else neutral and at rest, or where limits of joints do not allow that, nearest to it.
+        keyframe, configuration : str, optional
+            The one of ``tree.keyframes`` that it starts in, with its velocity and controls; ``"qpos0"`` of MJCF, else
+            neutral and at rest, or nearest to it within joint limits. ``configuration`` is deprecated.
         friction_rule : {"geometric-mean", "max", "harmonic-mean"}
             As of `Scene`; ``"max"`` is the one that MJCF files mean.
-        configuration : str, optional
-            Deprecated name of ``keyframe``.
 
         Raises
         ------
@@ -233,8 +230,6 @@ class Scene(Frozen):
         -----
         DelassusWarning
             ``floor`` where the file has one already.
-        DeprecationWarning
-            ``configuration``.
 
         Examples
         --------
@@ -243,11 +238,7 @@ class Scene(Frozen):
         laid = friction if floor is not False else None
         fixed, colliders, ignored, pairs = described(cls, robot, friction, root, massless, friction_rule, laid)
         tree, moved = with_moved_bodies(fixed)
-        if configuration is not None:
-            deprecated("configuration= of Scene.from_robot", "keyframe=", "1.1")
-        given_key = configuration if keyframe is None else keyframe
-        key = None if given_key is None else check_text("keyframe", given_key, "Or None.")
-        at = first_keyframe(tree) if key is None else tree.keyframes[key]
+        at = keyframe_of(tree, keyframe, configuration)
         given: dict[str, Any] = {"ignore": ignored, "descriptions": robot, "friction_rule": friction_rule}
         given |= {"pair_materials": pairs, "moved": moved}
         given |= {"start": at.q, "start_velocity": at.v, "start_controls": at.ctrl}

@@ -19,7 +19,7 @@ from delassus.errors import ConfigurationError, ConstraintError, shown, unknown_
 from delassus.formats.colliders import load_colliders, load_ignored, load_surfaces
 from delassus.formats.load import load, read_description, srdf_beside
 from delassus.formats.text import MAX_BYTES
-from delassus.model.check import check_list, check_number, finite_array, shape_of
+from delassus.model.check import check_list, check_number, check_text, finite_array, shape_of
 from delassus.model.description import Root, unique_name
 from delassus.model.edit.combine import ON_THE_WORLD, SEPARATOR, mount
 from delassus.model.edit.massless import Massless
@@ -31,6 +31,7 @@ from delassus.model.topology import Placement
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.joint_kinds import FREE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, quaternion_to_matrix
+from delassus.version import deprecated
 
 SceneLike = TypeVar("SceneLike", bound=Any)
 """`delassus.contact.scene.Scene`, which is built on this."""
@@ -75,7 +76,8 @@ def described(
         tree, ignored = load(robot, massless=massless), load_ignored(robot)
         colliders = load_colliders(robot, with_moved_bodies(tree)[0])
         return tree, colliders, ignored, materials_of_pairs(rule, load_surfaces(robot), colliders, ignored, floor)
-    tree = load(robot, root=root or found.base or "floating" if found.is_urdf else None, massless=massless)
+    base = None if not found.is_urdf else (found.base or "floating") if root is None else root
+    tree = load(robot, root=base, massless=massless)
     colliders, srdf = load_colliders(robot, tree, friction=friction), srdf_beside(found.path)
     if not found.is_urdf:
         named, free = load_ignored(robot), list[Array]()
@@ -143,6 +145,14 @@ def first_keyframe(tree: Tree) -> Keyframe:
         if joint.nq == joint.nv == 1 and all(names and joint.name not in names for names in tied):
             q[at] = np.clip(q[at], joint.lower, joint.upper)
     return tree.keyframes.get("qpos0", Keyframe(q).fitted(tree.nv, tree.nu))
+
+
+def keyframe_of(tree: Tree, keyframe: str | None, old: str | None) -> Keyframe:
+    """The keyframe that is named, also by an ``old`` option; the first one by default."""
+    if old is not None:
+        deprecated("configuration= of Scene.from_robot", "keyframe=", "1.1", level=4)
+    name = old if keyframe is None else keyframe
+    return first_keyframe(tree) if name is None else tree.keyframes[check_text("keyframe", name, "Or None.")]
 
 
 def is_free_body(tree: Tree, moved: int = 0) -> bool:

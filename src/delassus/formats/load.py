@@ -242,7 +242,7 @@ def load_description(
     check_choice("gimbals", how["gimbals"], ("hinges", "ball"), ModelError)
     check_choice("massless", how["massless"], MASSLESS, ModelError)
     states = srdf_beside(path) if srdf is None else srdf if is_text(srdf) else check_path("srdf", srdf)
-    own: Root = how["root"] or "fixed"
+    own: Root = "fixed" if how["root"] is None else how["root"]
     options = own, how["continuous"], how["check_inertia"]
     name = "robot" if path == TEXT else path.stem
     tree = tree_from_urdf(robot, name, *options, source or f"file {str(path)!r}", balls)

@@ -52,7 +52,7 @@ class KnownRobot(NamedTuple):
     """A robot that `delassus.load` takes by its name, or by one of its other ones.
 
     ``package`` knows it, in this ``form``, under this ``licence``, as far as it says; ``is_here`` where nothing is
-    fetched when it is loaded; ``root`` carries it where ``root=`` of `load` does not say.
+    fetched when it is loaded; ``root`` carries it where ``root=`` of `load` does not say, None: its file says itself.
     """
 
     name: str
@@ -61,7 +61,7 @@ class KnownRobot(NamedTuple):
     form: str
     licence: str | None
     is_here: bool
-    root: Root
+    root: Root | None
 
 
 def known_robots() -> list[KnownRobot]:
@@ -80,7 +80,7 @@ def known_robots() -> list[KnownRobot]:
         free = next(x for x in short if x not in taken and _described(x, known) == name)
         aliases = tuple(alias for alias, wanted in ALIASES.items() if wanted == name)
         form = "/".join(sorted(x.name for x in of.formats if x.name != "SRDF"))
-        licence, root = getattr(of, "license_spdx", None), _root_of_tags(of.tags)
+        licence, root = getattr(of, "license_spdx", None), _root_of_tags(of.tags) if "URDF" in form else None
         out.append(KnownRobot(free, aliases, "robot_descriptions", form, licence, _is_fetched(of), root))
     return sorted(out, key=lambda x: (x.package, x.name))
 
@@ -98,9 +98,11 @@ def robot_file(name: str) -> tuple[Path, Root]:
     found = _described(name, known)
     if found is not None:
         return _fetched(found), _root_of_tags(known[found].tags)
-    if not files and not known:
-        raise missing_dependency("example-robot-data", "robots", f"robot {name!r}")
-    raise unknown_name("robot name or file", name, robot_names())
+    unknown = unknown_name("robot name or file", name, robot_names())
+    for package, has in (("example-robot-data", files), ("robot_descriptions", known)):
+        if not has and "Did you mean" not in str(unknown):
+            raise missing_dependency(package, "robots", f"robot {name!r}")
+    raise unknown
 
 
 def _root_of_file(path: Path) -> Root:

@@ -300,6 +300,10 @@ def test_shapes_and_surfaces(tmp_path):
     textured = "<material><diffuse>0.5 1 1</diffuse><pbr><metal><albedo_map>t.png</albedo_map></metal></pbr></material>"
     looks = collision(cone, red, "visual", "u") + collision(
         "<plane><size>2 4</size></plane>", textured + "<transparency>0.25</transparency>", "visual", "v")  # fmt: skip
+    (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    solid = collision("<mesh><uri>m.obj</uri><scale>1 1 -2</scale></mesh>")
+    (tmp_path / "s.sdf").write_text(sdf(f"<link name='s'><inertial auto='true'/>{solid}</link>"))
+    assert ds.load(tmp_path / "s.sdf").inertias[0, 0, 0] == pytest.approx(1000 / 3)
     inside = link("a", collision(cone, torsional) + looks) + link("g", collision(field, static))
     inside += joint("j", "fixed", "world", "g")
     path = tmp_path / "r.sdf"
@@ -334,6 +338,10 @@ def test_groups_of_drake_keep_links_apart():
     text = sdf(inside + small + large + other)
     assert load_ignored(text) == (("a", "b"), ("a", "d"), ("b", "d"))
     assert not ds.load(text).omitted
+    many = "".join(link(f"l{k}", 30 * collision("<sphere/>")) for k in range(70))
+    with pytest.raises(ModelError, match="at most 2000000 pairs"):
+        load_ignored(sdf(many))
+    assert load_ignored(sdf("<static>1</static>" + many)) == ()
     with pytest.raises(UnknownNameError, match="'nobody'"):
         load_ignored(sdf(inside + group.format("s", "<drake:member_group>nobody</drake:member_group>")))
 

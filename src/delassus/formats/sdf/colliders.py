@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from delassus.errors import unknown_name
+from delassus.errors import ModelError, unknown_name
 from delassus.formats.sdf.frames import WORLD, Frames, Model, flag_of, pose_in_link, times
 from delassus.formats.sdf.joints import JOINTS, read_joint
 from delassus.formats.sdf.materials import colour_of, surface_of
@@ -14,6 +14,9 @@ from delassus.formats.sdf.models import models_of
 from delassus.formats.sdf.shapes import shape_of, sheet
 from delassus.formats.urdf.colliders import Found, Meshes
 from delassus.model.shapes import HalfSpace
+
+MOST_PAIRS = 2_000_000
+"""Pairs above which a file is refused: a few kB of shapes say millions."""
 
 
 def colliders_of_sdf(
@@ -50,7 +53,7 @@ def ignored_of_sdf(root: Element, path: Path, max_bytes: float) -> list[tuple[st
     frames = Frames(models)
     joints = (read_joint(model, x, key, frames) for model in models for x, key in model.children(*JOINTS))
     apart = {frozenset((joint.parent, joint.child)) for joint in joints} | _filtered(models, frames)
-    links: list[tuple[str, str, bool, list[str]]] = []
+    links: list[tuple[str, str, bool, bool, list[str]]] = []
     for model in models[1:]:
         outermost = model
         while outermost.around is not models[0]:
@@ -59,13 +62,18 @@ def ignored_of_sdf(root: Element, path: Path, max_bytes: float) -> list[tuple[st
         for x, key in model.children("link"):
             elements = x.findall("collision")
             names = [_name(key, element, k, len(elements)) for k, element in enumerate(elements)]
-            links.append((outermost.key, key, flag_of(x, "self_collide", f"link {key!r}", meets), names))
-    pairs = list[tuple[str, str]]()
-    for k, (model_a, a, a_meets, first) in enumerate(links):
-        for model_b, b, b_meets, second in links[k + 1 :]:
-            if frozenset((a, b)) in apart or (model_a == model_b and not (a_meets and b_meets)):
-                pairs += [(x, y) for x in first for y in second]
-    return pairs
+            own = flag_of(x, "self_collide", f"link {key!r}", meets)
+            links.append((outermost.key, key, own, model.is_static, names))
+    pairs = list[tuple[list[str], list[str]]]()
+    for k, (model_a, a, a_meets, a_stands, first) in enumerate(links):
+        for model_b, b, b_meets, b_stands, second in links[k + 1 :] if first else ():
+            keeps_apart = frozenset((a, b)) in apart or (model_a == model_b and not (a_meets and b_meets))
+            if keeps_apart and second and not (a_stands and b_stands):  # which never meet, whatever the file says
+                pairs.append((first, second))
+    if sum(len(first) * len(second) for first, second in pairs) > MOST_PAIRS:
+        wanted = f"at most {MOST_PAIRS} pairs of collisions that do not meet"
+        raise ModelError(f"file {str(path)!r}", wanted, "more", "Use fewer shapes, or <self_collide>.")
+    return [(x, y) for first, second in pairs for x in first for y in second]
 
 
 def _filtered(models: Sequence[Model], frames: Frames) -> set[frozenset[str]]:

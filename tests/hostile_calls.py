@@ -600,7 +600,7 @@ def of_simulators(folder):
         "simulate.load_checkpoint": (simulate.load_checkpoint, {"scene": scene, "path": checkpoint}),
         "pictures.export": (pictures.export, {"recording": recording, "path": folder / "f.mcap"}),
         "pictures.write_video": (pictures.write_video, {"recording": recording, "path": folder / "f.gif", "fps": 10,
-            "size": (32, 32), "speed": 1.0}),
+            "size": (32, 32), "speed": 1.0, "overlay": True}),
         "pictures.view": (lambda **given: pictures.view(block=False, **given).stop(), {"source": recording,
             "port": 8080, "host": "127.0.0.1", "backend": "browser"}),
         "pictures.view: block": (  # True would wait for somebody who interrupts it

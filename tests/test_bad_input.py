@@ -724,7 +724,7 @@ def test_chains_longer_than_the_recursion_limit():
 @pytest.mark.slow
 def test_descriptions_garbled_at_random(tmp_path):
     """In a process of its own, which a crash or a hang would end; `fuzz_files.py` says how to run it for longer."""
-    script = [sys.executable, str(Path(__file__).with_name("fuzz_files.py")), "--count", "500", "--folder", tmp_path]
+    script = [sys.executable, str(Path(__file__).with_name("fuzz_files.py")), "--count", "650", "--folder", tmp_path]
     done = subprocess.run(script, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     for kind in ("urdf loaded", "urdf refused", "xml loaded", "xml refused"):

@@ -482,6 +482,7 @@ WRITERS = {
     "to_urdf": (*SINGLE, joint_kinds.PLANAR),
     "to_sdf": (*SINGLE, joint_kinds.PLANAR, joint_kinds.BALL, joint_kinds.SCREW),
     "to_mjcf": (*SINGLE, joint_kinds.BALL),
+    "to_usd": (*SINGLE, joint_kinds.PLANAR, joint_kinds.BALL),
 }
 """Writers of formats that are read, and the joints that these have."""
 
@@ -490,7 +491,7 @@ WRITERS = {
 @pytest.mark.parametrize("first", WRITERS)
 def test_one_robot_in_every_format(first, second):
     """Written in one format, read, written in another and read: same mass matrix, bias, gravity, and coupling."""
-    seed = 3 * [*WRITERS].index(first) + [*WRITERS].index(second)
+    seed = len(WRITERS) * [*WRITERS].index(first) + [*WRITERS].index(second)
     kinds = [kind for kind in WRITERS[first] if kind in WRITERS[second]]
     m = some_mechanism(seed, 6, ("fixed", "floating")[seed % 2], (*kinds, joint_kinds.PRISMATIC, None))
     links = [RawLink(x.name, x.mass or 1.0, x.com, x.inertia + 0.01 * np.eye(3)) for x in m.links]
@@ -514,6 +515,21 @@ def test_one_robot_in_every_format(first, second):
     for constraint in row:
         rows = ds.jacobian(back, back.constraints, own[0]), ds.jacobian(tree, constraint, q)[:, at]
         assert np.linalg.matrix_rank(np.vstack(rows), 1e-9) == 1
+
+
+@pytest.mark.parametrize("form", ["to_mjcf", "to_sdf", "to_usd"])
+def test_frames_of_the_world_stay(form):
+    """Where no link stands on the world, too: they do not move with the first one."""
+    body = ds.mechanisms.free_body(2.0, [0.1, 0.2, 0.3])
+    turned = random_rotation(np.random.default_rng(0))
+    mark = replace(body.placement("world"), rotation=turned, position=np.array([1.0, 2.0, 3.0]))
+    tree = replace(body, frames={**body.frames, "mark": mark})
+    again, q = ds.load(getattr(tree, form)(unsupported="ignore")), tree.random(0)
+    assert again.placement("mark").link == -1
+    for frame in ("mark", *tree.link_names):
+        poses = (ds.forward_kinematics(x, q, [frame]) for x in (tree, again))
+        for own, other in zip(*poses, strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["to_urdf", "to_mjcf"])

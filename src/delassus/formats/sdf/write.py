@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from delassus.constraints import Hinge, Point, Prismatic, Universal, Weld
+from delassus.constraints import Hinge, Point, Prismatic, SpringDamper, Universal, Weld
 from delassus.errors import ModelError
 from delassus.formats.features import JOINTS, SDF, check_joint, omitted, starts
 from delassus.formats.sdf.frames import STILL, Pose, inverse, times
@@ -48,7 +48,8 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
     order = [x.name for x in depth_first(RawJoint("", FIXED, "", links[0].name), outgoing) if x.kind is not FIXED]
     named, renamed = _named(links, joints)
     is_carried = {links[0].name if links[0].name != "world" else "", *(x.child for x in joints if x.kind is not FREE)}
-    closed, rest = _closed(tree, carriers, is_carried, {*tree.frames, *named.values()})
+    taken = {*tree.frames, *named.values(), *(link.name for link in links)}
+    closed, rest = _closed(tree, carriers, is_carried, taken)
     mimics, others = mimics_of(rest)
     weightless = balanced_links(tree, links)
     left_out = omitted(
@@ -61,16 +62,17 @@ def write_sdf(tree: Topology, unsupported: Unsupported) -> str:
     at_start, carried = starts(tree), {raw.child: raw for raw in joints}
     for link in links if links[0].name != "world" else links[1:]:
         at = carried.get(link.name, RawJoint("", FREE, "", link.name))
-        lines += _frame(at) if at.kind is FIXED else _link(link, at, at_start, link.name in weightless)
-    if links[0].name != "world":
-        lines += [
-            element(2, "joint", {"name": unique_name("on_world", {*named.values()}), "type": "fixed"}, is_open=True)
-        ]
-        lines += [_tag(3, "parent", "world"), _tag(3, "child", links[0].name), "    </joint>"]
+        is_frame = at.kind is FIXED and at.parent != "world"  # one of the world is a link, or it would move with one
+        lines += _frame(at) if is_frame else _link(link, at, at_start, link.name in weightless)
+    on_world = [raw.child for raw in joints if raw.kind is FIXED and raw.parent == "world"]
+    for name in on_world if links[0].name == "world" else [links[0].name]:
+        held = {"name": unique_name("on_world", taken), "type": "fixed"}
+        lines += [element(2, "joint", held, is_open=True), _tag(3, "parent", "world"), _tag(3, "child", name)]
+        lines.append("    </joint>")
     for raw in joints:
         if raw.kind not in (FIXED, FREE):
             mimic = mimics.get(raw.name)
-            lines += _joint(raw, named, {**mimic, "joint": named[str(mimic["joint"])]} if mimic else None)
+            lines += _joint(raw, named, {**mimic, "joint": named[str(mimic["joint"])]} if mimic else None, taken)
     return "\n".join([*lines, *closed, "  </model>", "</sdf>", ""])
 
 
@@ -133,10 +135,10 @@ def _link(link: RawLink, raw: RawJoint, at_start: Mapping[str, Array], is_weight
     ]
 
 
-def _joint(raw: RawJoint, named: Mapping[str, str], mimic: Mimic | None) -> list[str]:
-    """Lines of a joint that moves."""
+def _joint(raw: RawJoint, named: Mapping[str, str], mimic: Mimic | None, taken: set[str]) -> list[str]:
+    """Lines of a joint that moves; adds names of frames that it needs to those that are ``taken``."""
     if raw.kind is PLANAR:
-        return _planar(raw, named[raw.name])
+        return _planar(raw, named[raw.name], taken)
     kind = JOINTS[SDF][raw.kind or FREE]
     lines = _head(named[raw.name], kind, raw.parent, raw.child, (np.eye(3), -raw.child_position))
     if raw.kind is SCREW:
@@ -183,9 +185,9 @@ def _head(name: str, kind: str, parent: str, child: str, pose: Pose) -> list[str
     ]
 
 
-def _planar(raw: RawJoint, name: str) -> list[str]:
+def _planar(raw: RawJoint, name: str, taken: set[str]) -> list[str]:
     """Lines of a planar joint of Drake, and of the frames that it is between."""
-    ends = [f"{name}_parent", f"{name}_child"]
+    ends = [unique_name(f"{name}_{role}", taken) for role in ("parent", "child")]
     alignment = rotation_between(np.eye(3)[2], raw.axis)
     lines = [
         *_frame(RawJoint("", FIXED, raw.parent, ends[0], raw.position, raw.rotation @ alignment)),
@@ -239,7 +241,7 @@ def _closed(
             in_world.append(in_world[0])
         names = [carriers[at.link][0] for at in ends]
         own = [times(inverse(_pose_of(carriers[at.link][1])), _pose_of(at)) for at in ends]
-        spring = None if is_given else constraint.along_line(tree)
+        spring = constraint.along_line(tree) if isinstance(constraint, SpringDamper) and not is_given else None
         child = next((k for k in (1, 0) if k < len(names) and names[k] in is_carried), None)
         kind, axes = ("", []) if is_given or len(ends) < 2 else _loop(constraint, in_world)
         if spring is not None:

@@ -8,6 +8,7 @@ Beside them, MuJoCo's own renderer with the same triangles, by EGL or OSMesa (``
 import os
 import tempfile
 import time
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,9 @@ def filmed(recording, size):
 
 def main():
     print(environment())
-    scene = Scene.from_robot("go1", floor=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the inertia of its base
+        scene = Scene.from_robot("go1", floor=True)
     q, recording = standing(scene), film(scene)
     still = replace(recording, time=recording.time[:1], q=recording.q[:1], v=recording.v[:1])
     for size in SIZES:

@@ -324,6 +324,14 @@ class Constraint(ByContent):
         """The `Tendon` that it is; None of others."""
         return None
 
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """Kind of the joint between its frames that has these rows; its axis in the first frame, then in the second.
+
+        "fixed", "spherical", "revolute", "prismatic", "universal" or "distance"; "" where there is none.
+        """
+        return "", ()
+
     def couplings(self) -> list[tuple[dict[str, float], float]] | None:
         """Coefficients of positions by joint, and their sum, of rows on joints of one degree of freedom; else None."""
         return None

@@ -19,6 +19,7 @@ from delassus.model.topology import characteristic_length
 from delassus.model.tree import WORLD, Tree
 from delassus.spatial.motion import column, from_entries, linear_at
 from delassus.spatial.ops import Matrix, Scalar
+from delassus.spatial.rotations import Array
 
 ROUND_OFF = 64.0
 """Origins coincide where their distance is below this times the relative round-off of what it is made of (m)."""
@@ -65,6 +66,11 @@ class Distance(FrameConstraint):
 
     def _defining(self) -> list[object]:
         return [*FrameConstraint._defining(self), self.length]
+
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """One that holds a distance, if its length is known."""
+        return "distance" if self.holds and self.length is not None else "", ()
 
     def line(self, at: At) -> tuple[Matrix, Scalar]:
         """Direction (3 × 1) from the second origin to the first, in the axes of the first frame; and the distance."""

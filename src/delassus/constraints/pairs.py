@@ -48,6 +48,11 @@ class Weld(FrameConstraint):
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
         self._set_rows(first, second, np.eye(6), axes)
 
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """A fixed one."""
+        return "fixed", ()
+
 
 class Point(FrameConstraint):
     """Three rows: the origins of the two frames move together; rotation is free.
@@ -76,6 +81,11 @@ class Point(FrameConstraint):
 
     def __init__(self, first: str | Frame, second: str | Frame | None = None, *, axes: Axes = "local") -> None:
         self._set_rows(first, second, np.eye(6)[:3], axes, rigid=False)
+
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """A spherical one."""
+        return "spherical", ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -124,6 +134,11 @@ class Hinge(FrameConstraint):
     def free_axis(self) -> Array:
         """Its axis, of length one."""
         return _unit(self.axis)
+
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """A revolute one."""
+        return "revolute", (self.free_axis,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -231,6 +246,11 @@ class Prismatic(_Pair):
     def _held(self, along: Array, across: Array) -> Array:
         return _rows(across, np.eye(3))
 
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """A prismatic one."""
+        return "prismatic", (_unit(self.axis),)
+
 
 class Cylindrical(_Pair):
     """Four rows: the two frames slide along ``axis`` and rotate about it, and move in no other way.
@@ -336,6 +356,11 @@ class Universal(FrameConstraint):
             _across(given, "axis of a universal joint")
         self._set_rows(first, as_frame(second, "second frame"), 4, "local")
         self._set_attributes(axis=read_only(axis), second_axis=read_only(second_axis))
+
+    @property
+    def joint(self) -> tuple[str, tuple[Array, ...]]:
+        """A universal one."""
+        return "universal", (_unit(self.axis), _unit(self.second_axis))
 
     def _defining(self) -> list[object]:
         return [*FrameConstraint._defining(self), self.axis.tolist(), self.second_axis.tolist()]

@@ -75,7 +75,7 @@ class Tendon(Constraint):
     >>> import delassus as ds
     >>> arm = ds.mechanisms.pendulum(2)
     >>> rope = Tendon([ds.Frame("world", (1, 0, 0)), "rod2", ds.Frame("rod2", (0, 0, -0.5))], length=2.0)
-    >>> ds.forward_dynamics(arm, [0.3, 0.2], [0, 0], constraints=rope).forces[0].shape
+    >>> ds.forward_dynamics(arm, [0.3, 0.2], [0, 0], [0, 0], rope).forces[0].shape
     (1,)
     >>> first, second = arm.joint_names
     >>> parabola = Tendon(ratios={first: 1.0}, length=0.1, follows=Tendon(ratios={second: 1.0}), polynomial=(0.0, 2.0))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from delassus.errors import ModelError, unknown_name
-from delassus.formats.sdf.frames import WORLD, Frames, Model, flag_of, pose_in_link, times
+from delassus.formats.sdf.frames import STILL, WORLD, Frames, Model, Pose, flag_of, pose_in_link, times
 from delassus.formats.sdf.joints import JOINTS, read_joint
 from delassus.formats.sdf.materials import colour_of, surface_of
 from delassus.formats.sdf.models import models_of
-from delassus.formats.sdf.shapes import shape_of, sheet
+from delassus.formats.sdf.shapes import coloured_parts, shape_of, sheet
 from delassus.formats.urdf.colliders import Found, Meshes
-from delassus.model.shapes import HalfSpace
+from delassus.model.shapes import HalfSpace, Shape
 
 MOST_PAIRS = 2_000_000
 """Pairs above which a file is refused: a few kB of shapes say millions."""
@@ -33,14 +34,21 @@ def colliders_of_sdf(
                 if element.find("geometry/empty") is not None:
                     continue
                 name = _name(key, element, k, len(elements))
-                shape, own = shape_of(element, model.path, folders, convex, what, meshes, max_bytes)
-                pose = times(pose_in_link(element, key, model, frames, what), own)
                 is_seen = kind == "visual"
-                if isinstance(shape, HalfSpace) and is_seen and not model.is_static:
-                    shape = sheet(element, what)
-                at = (WORLD, times(frames.pose(key), pose)) if model.is_static else (key, pose)
                 looks = colour_of(element, model.path, folders, what) if is_seen else surface_of(element, what)
-                found.append((at[0], name, shape, at[1], looks))
+                parts = coloured_parts(element, model.path, folders, what, max_bytes) if is_seen and not looks else []
+                shapes: list[tuple[Shape, Pose, dict[str, Any]]]
+                shapes = [(mesh, STILL, {} if rgba is None else {"rgba": rgba}) for mesh, rgba in parts]
+                if not parts:
+                    shape, own = shape_of(element, model.path, folders, convex, what, meshes, max_bytes)
+                    if isinstance(shape, HalfSpace) and is_seen and not model.is_static:
+                        shape = sheet(element, what)
+                    shapes = [(shape, own, looks)]
+                at = pose_in_link(element, key, model, frames, what)
+                for number, (shape, own, looks) in enumerate(shapes):
+                    label, pose = f"{name}:{number}" if number else name, times(at, own)
+                    on, pose = (WORLD, times(frames.pose(key), pose)) if model.is_static else (key, pose)
+                    found.append((on, label, shape, pose, looks))
     return found
 
 

@@ -12,7 +12,7 @@ from delassus.formats.sdf.frames import STILL, Pose, finite_numbers, numbers_of,
 from delassus.formats.sdf.models import folders_of
 from delassus.formats.text import check_file
 from delassus.formats.urdf.colliders import Meshes
-from delassus.formats.urdf.meshes import find_mesh, read_mesh
+from delassus.formats.urdf.meshes import ColouredMesh, find_mesh, read_mesh, read_parts
 from delassus.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, HeightField, Mesh, Shape, Sphere
 from delassus.spatial.rotations import Array, rotation_between
 
@@ -98,18 +98,37 @@ def sheet(element: Element, what: str) -> Mesh:
 def _mesh(
     shape: Element, path: Path, folders: tuple[Path, ...], convex: bool, what: str, meshes: Meshes, max_bytes: float
 ) -> Mesh:
-    if shape.find("submesh") is not None:
-        raise ModelError(what, "a whole mesh", "a <submesh>", "Write it to a file of its own.")
-    scale, address = np.array(numbers_of(shape, "scale", what, 1.0, 1.0, 1.0)), text_of(shape, "uri")
-    if np.any(scale == 0.0):
-        raise ModelError(f"{what}, <scale>", "no zeros", shown(scale.tolist()), "Correct it.")
-    key = f"{path}:{address}", scale.tobytes()
+    file, scale = _mesh_file(shape, path, folders, what, max_bytes)
+    key = str(file), scale.tobytes()
     if key not in meshes:
-        file = find_mesh(address, path, (*folders, *folders_of(path)), what)
-        check_file(file, max_bytes)
         vertices, triangles = read_mesh(file, what)
         meshes[key] = Mesh(vertices * scale, triangles[:, :: int(np.prod(np.sign(scale)))], convex=convex)
     return meshes[key]
+
+
+def _mesh_file(
+    shape: Element, path: Path, folders: tuple[Path, ...], what: str, max_bytes: float
+) -> tuple[Path, Array]:  # fmt: skip
+    """File of a mesh, and factors (3,) of its corners."""
+    if shape.find("submesh") is not None:
+        raise ModelError(what, "a whole mesh", "a <submesh>", "Write it to a file of its own.")
+    scale = np.array(numbers_of(shape, "scale", what, 1.0, 1.0, 1.0))
+    if np.any(scale == 0.0):
+        raise ModelError(f"{what}, <scale>", "no zeros", shown(scale.tolist()), "Correct it.")
+    file = find_mesh(text_of(shape, "uri"), path, (*folders, *folders_of(path)), what)
+    check_file(file, max_bytes)
+    return file, scale
+
+
+def coloured_parts(
+    element: Element, path: Path, folders: tuple[Path, ...], what: str, max_bytes: float
+) -> list[ColouredMesh]:  # fmt: skip
+    """Meshes of the colours that the file of an element's mesh has; none where it is another shape."""
+    shape = geometry_of(element, what)
+    if shape.tag != "mesh":
+        return []
+    file, scale = _mesh_file(shape, path, folders, what, max_bytes)
+    return read_parts(file, what, scale, max_bytes)
 
 
 def _cone(radius: float, length: float) -> Mesh:

@@ -10,7 +10,6 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from delassus.constraints import Hinge, Point, Prismatic, SpringDamper, Universal, Weld
 from delassus.errors import ModelError
 from delassus.formats.features import JOINTS, SDF, check_joint, omitted, starts
 from delassus.formats.sdf.frames import STILL, Pose, inverse, times
@@ -219,9 +218,7 @@ def _tag(level: int, tag: str, text: str) -> str:
 # -- constraints ---------------------------------------------------------------------------------------------------
 
 
-def _closed(
-    tree: Topology, carriers: Carriers, is_carried: Collection[str], taken: set[str]
-) -> tuple[list[str], list[Any]]:
+def _closed(tree: Any, carriers: Carriers, is_carried: Collection[str], taken: set[str]) -> tuple[list[str], list[Any]]:
     """Lines for springs, and for loops that are closed in the pose of the file; and the constraints without.
 
     A joint of SDF closes a loop where something else carries its child already, which ``is_carried`` names.
@@ -241,7 +238,7 @@ def _closed(
             in_world.append(in_world[0])
         names = [carriers[at.link][0] for at in ends]
         own = [times(inverse(_pose_of(carriers[at.link][1])), _pose_of(at)) for at in ends]
-        spring = constraint.along_line(tree) if isinstance(constraint, SpringDamper) and not is_given else None
+        spring = None if is_given else _along_line(constraint.as_tendon(tree))
         child = next((k for k in (1, 0) if k < len(names) and names[k] in is_carried), None)
         kind, axes = ("", []) if is_given or len(ends) < 2 else _loop(constraint, in_world)
         if spring is not None:
@@ -268,18 +265,26 @@ def _loop(constraint: Any, in_world: Sequence[Pose]) -> tuple[str, list[Array]]:
     turn, gap = S.T @ R, R.T @ (o - p)
     least = SAME * max(1.0, float(np.abs(p).max()))
     meets, is_along = np.abs(gap).max() <= least, np.abs(turn - np.eye(3)).max() <= SAME
-    match constraint:
-        case Weld() if meets and is_along:
+    match constraint.joint:
+        case "fixed", () if meets and is_along:
             return "fixed", []
-        case Point() if meets:
+        case "spherical", () if meets:
             return "ball", []
-        case Hinge() if meets and np.abs(turn @ constraint.free_axis - constraint.free_axis).max() <= SAME:
-            return "revolute", [constraint.free_axis]
-        case Prismatic() if is_along and np.abs(np.cross(constraint.axis, gap)).max() <= least:
-            return "prismatic", [constraint.axis]
-        case Universal() if meets:
-            return "universal", [turn @ constraint.axis, constraint.second_axis]
+        case "revolute", (axis,) if meets and np.abs(turn @ axis - axis).max() <= SAME:
+            return "revolute", [axis]
+        case "prismatic", (axis,) if is_along and np.abs(np.cross(axis, gap)).max() <= least:
+            return "prismatic", [axis]
+        case "universal", (axis, second) if meets:
+            return "universal", [turn @ axis, second]
     return "", []
+
+
+def _along_line(tendon: Any) -> tuple[float, float, float] | None:
+    """Stiffness, damping and length of a tendon that is a spring between two frames; None of another."""
+    if tendon is None or tendon.holds or tendon.ratios or tendon.follows is not None or len(tendon.path) != 2:
+        return None
+    is_spring = isinstance(tendon.length, float)
+    return (tendon.stiffness or 0.0, tendon.damping or 0.0, tendon.length) if is_spring else None
 
 
 def _spring(names: Sequence[str], own: Sequence[Pose], spring: tuple[float, float, float]) -> list[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, radians
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from delassus.constraints import Constraint, Distance, Frame, Hinge, Point, Prismatic, Weld
+from delassus.constraints import Constraint, Frame
 from delassus.formats.features import JOINTS, USD, check_joint, omitted, starts
 from delassus.formats.sdf.frames import STILL, Pose, inverse, times
 from delassus.formats.sdf.write import balanced_links
@@ -325,19 +325,14 @@ def _ends(first: Pose, second: Pose) -> Lines:
 
 def _type_of(constraint: Constraint) -> str:
     """Type of the joint that closes a loop as a constraint does; "" where none does."""
-    if type(constraint) is Distance:
-        return "PhysicsDistanceJoint" if constraint.length is not None else ""
-    types: dict[type[Constraint], str] = {
-        Weld: "PhysicsFixedJoint", Point: "PhysicsSphericalJoint", Hinge: "PhysicsRevoluteJoint",
-        Prismatic: "PhysicsPrismaticJoint",
-    }  # fmt: skip
-    return types.get(type(constraint), "")
+    kind = constraint.joint[0]
+    return f"Physics{kind.capitalize()}Joint" if kind and kind != "universal" else ""
 
 
-def _loop(file: _Writer, constraint: Constraint, name: str) -> Lines:
+def _loop(file: _Writer, constraint: Any, name: str) -> Lines:
     """Lines of a joint that closes a loop."""
-    axis = getattr(constraint, "axis", None)
-    turn = np.eye(3) if axis is None else rotation_between(np.eye(3)[0], axis / np.linalg.norm(axis))
+    kind, axes = constraint.joint
+    turn = rotation_between(np.eye(3)[0], axes[0]) if axes else np.eye(3)
     lines = [*_open(2, _type_of(constraint), name, name, []),
              "            uniform bool physics:excludeFromArticulation = 1"]  # fmt: skip
     ends = []
@@ -346,10 +341,10 @@ def _loop(file: _Writer, constraint: Constraint, name: str) -> Lines:
         lines += file.rel(3, f"physics:body{k}", link)
         ends.append((R @ turn, p))
     lines += _ends(ends[0], ends[1])
-    if isinstance(constraint, Distance):
+    if kind == "distance":
         for word in ("min", "max"):
-            lines += _attribute(3, "float", f"physics:{word}Distance", constraint.length or 0.0)
-    elif axis is not None:
+            lines += _attribute(3, "float", f"physics:{word}Distance", constraint.length)
+    elif axes:
         lines.append('            uniform token physics:axis = "X"')
     return [*lines, "        }"]
 

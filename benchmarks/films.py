@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+os.environ.setdefault("MUJOCO_GL", "egl")
+
 import numpy as np
 
 import delassus as ds

@@ -255,7 +255,7 @@ def test_mimic_joints_of_shipped_robots(name):
     files = example_robot_files()
     if name not in files:
         pytest.skip("example-robot-data is not installed")
-    tree = ds.load(name, continuous="angle")
+    tree = ds.load(name, root="fixed", continuous="angle")
     N, r = reduced(files[name], tree)
     assert len(tree.constraints) == tree.nv - N.shape[1] > 0
     rng = np.random.default_rng(0)

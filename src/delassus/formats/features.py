@@ -30,7 +30,8 @@ JOINTS: dict[str, dict[JointKind, str]] = {
     SDF: {REVOLUTE: "revolute", PRISMATIC: "prismatic", SCREW: "screw", BALL: "ball", FREE: "", PLANAR: "planar"},
     USD: {
         REVOLUTE: "PhysicsRevoluteJoint", PRISMATIC: "PhysicsPrismaticJoint", BALL: "PhysicsSphericalJoint",
-        PLANAR: "PhysicsJoint", TRANSLATION: "PhysicsJoint", FREE: "PhysicsJoint",
+        PLANAR: "PhysicsJoint transX transY rotZ", TRANSLATION: "PhysicsJoint transX transY transZ",
+        FREE: "PhysicsJoint transX transY transZ rotX rotY rotZ",
     },
     PINOCCHIO: {
         REVOLUTE: "RX RY RZ RevoluteUnaligned", COS_SIN: "RUBX RUBY RUBZ RevoluteUnboundedUnaligned",
@@ -38,7 +39,8 @@ JOINTS: dict[str, dict[JointKind, str]] = {
         TRANSLATION: "Translation", SCREW: "HX HY HZ HelicalUnaligned",
     },
 }  # fmt: skip
-"""Type of a joint in each format; in Pinocchio those along x, y, z and any axis, without ``JointModel``."""
+"""Type of a joint in each format; in OpenUSD with what a ``PhysicsJoint`` leaves free; in Pinocchio those along x,
+y, z and any axis, without ``JointModel``."""
 
 
 def check_joint(form: str, joint: Joint) -> None:

@@ -27,11 +27,14 @@ from delassus.formats.usd.prims import (
 )
 from delassus.model.actuators import Actuator
 from delassus.model.description import FIXED, RawJoint, RawLink, unique_name
-from delassus.spatial.joint_kinds import BALL, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION, JointKind
+from delassus.spatial.joint_kinds import BALL, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION, JointKind
 from delassus.spatial.rotations import Array, matrix_to_quaternion, rotation_about, rotation_between
 
-TYPES = {word: kind for kind, word in JOINTS[USD].items() if word != "PhysicsJoint"}
+TYPES = {words: kind for kind, words in JOINTS[USD].items() if " " not in words}
 """Kind of each type of joint that has one."""
+
+WHOLE = {tuple(words.split()[1:]): kind for kind, words in JOINTS[USD].items() if " " in words}
+"""Kind of a joint that leaves these freedoms of a generic one."""
 
 OTHER_TYPES = ("PhysicsFixedJoint", "PhysicsDistanceJoint", "PhysicsJoint")
 
@@ -137,7 +140,7 @@ def _freedoms(prim: Any, name: str) -> tuple[Freedom, ...] | None:
     free = [word for word in (*STRAIGHT, *TURNING) if not _is_locked(prim, word)]
     bare = not any(x.split(":")[0] in ("PhysicsDriveAPI", "PhysicsLimitAPI") and x.split(":")[-1] in free
                    for x in schemas(prim))  # fmt: skip
-    whole = {(*STRAIGHT, *TURNING): FREE, STRAIGHT: TRANSLATION, TURNING: BALL, ("transX", "transY", "rotZ"): PLANAR}
+    whole = {**WHOLE, TURNING: BALL}
     if bare and tuple(free) in whole:
         return (Freedom(whole[tuple(free)], 2, ""),)
     return tuple(Freedom(PRISMATIC if x in STRAIGHT else REVOLUTE, "XYZ".index(x[-1]), x) for x in free)

@@ -27,14 +27,11 @@ from delassus.model.describe import Carriers, describe
 from delassus.model.description import FIXED, RawJoint, RawLink, Unsupported, depth_first, judge_omitted, unique_name
 from delassus.model.kinematics import relative_poses
 from delassus.model.topology import WORLD, Placement, Topology
-from delassus.spatial.joint_kinds import BALL, FREE, PLANAR, PRISMATIC, REVOLUTE, TRANSLATION
+from delassus.spatial.joint_kinds import BALL, FREE, PLANAR, PRISMATIC, REVOLUTE
 from delassus.spatial.rotations import Array, matrix_to_quaternion, rotation_between
 
 DOUBLES = {"float": "double", "point3f": "double3", "float3": "double3", "vector3f": "double3", "quatf": "quatd"}
 """Types in double precision of those in single precision."""
-
-FREE_WORDS = {FREE: (*STRAIGHT, *TURNING), PLANAR: ("transX", "transY", "rotZ"), TRANSLATION: STRAIGHT}
-"""What generic joints leave free."""
 
 Lines = list[str]
 
@@ -239,13 +236,13 @@ def _joint(
     """Lines of a joint that moves."""
     kind, unit = raw.kind or FREE, 1.0 if raw.kind is PRISMATIC else radians(1.0)
     turn, token = _frame_of(raw)
-    words = FREE_WORDS.get(kind)
+    type_name, *words = JOINTS[USD][kind].split()
     word = "linear" if kind is PRISMATIC else "angular"
-    effort = float(np.ravel(raw.effort_limit)[0]) if words is None and kind is not BALL else inf
+    effort = float(np.ravel(raw.effort_limit)[0]) if not words and kind is not BALL else inf
     schemas = [f"PhysicsLimitAPI:{x}" for x in (*STRAIGHT, *TURNING) if words and x not in words]
     schemas += [f"PhysicsDriveAPI:{word}"] if servo or np.isfinite(effort) else []
     schemas += ["NewtonMimicAPI"] if mimic else []
-    lines = [*_open(2, JOINTS[USD][kind], raw.name, own[raw.name], schemas),
+    lines = [*_open(2, type_name, raw.name, own[raw.name], schemas),
              *file.rel(3, "physics:body0", raw.parent), *file.rel(3, "physics:body1", raw.child)]  # fmt: skip
     lines += _ends((raw.rotation @ turn, raw.position), (turn, -raw.child_position))
     for x in schemas:
@@ -269,11 +266,12 @@ def _joint(
 
 def _frame_of(raw: RawJoint) -> tuple[Array, str]:
     """Rotation, in the child, of the frame of a joint; and which of its axes is that of the joint."""
-    if raw.kind in (REVOLUTE, PRISMATIC, PLANAR):
-        axis = raw.axis / np.linalg.norm(raw.axis)
-        k = 2 if raw.kind is PLANAR else int(np.argmax(np.abs(axis)))
-        return rotation_between(np.eye(3)[k], axis), "XYZ"[k]
-    return np.eye(3), "Z"
+    is_planar = raw.kind is PLANAR
+    if not is_planar and raw.kind not in (REVOLUTE, PRISMATIC):
+        return np.eye(3), "Z"
+    axis = raw.axis / np.linalg.norm(raw.axis)
+    k = 2 if is_planar else int(np.argmax(np.abs(axis)))
+    return rotation_between(np.eye(3)[k], axis), "XYZ"[k]
 
 
 def _numbers(raw: RawJoint, unit: float) -> Lines:

@@ -147,10 +147,12 @@ formats/sdf/joints.py
     np.asarray(R @ own[0].T) → R
 formats/sdf/write.py
   test_sdf.py::test_loops_that_are_open_or_carried_by_nothing_are_listed
-    case Point() if meets: → case Point():
+    case "spherical", () if meets: → case "spherical", ():
     elif not kind or child is None: → elif not kind:
   test_sdf.py::test_what_is_written_is_read[2]
-    [turn @ constraint.axis, constraint.second_axis] → [constraint.axis, constraint.second_axis]
+    [turn @ axis, second] → [axis, second]
+  test_writers.py::test_frames_of_the_world_stay[to_sdf]
+    at.kind is FIXED and at.parent != "world" → at.kind is FIXED
 quantities/bound_request.py
   test_tendons.py::test_limits_only_push_back[0]
     ops.select(acts, over, over / SLACK) → over

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from typing import Any, get_args
 
 import numpy as np
@@ -490,10 +489,3 @@ class Simulator(Sensing):
         self._steps.set_warm_start(contacts, on_joints, on_contacts)
         self._steps.set_sleep_state(*sleep)
         self._before, self._wanted = None, np.array(state.get("moved", self._wanted), dtype=float)
-
-    def view(self, **options: Any) -> Any:
-        """Show it in the browser, or in Rerun; takes, returns and raises what `delassus.pictures.view` does.
-
-        >>> sim.view(backend="rerun")  # doctest: +SKIP
-        """
-        return import_module("delassus.pictures").view(self, **options)  # a room above, where it is asked for

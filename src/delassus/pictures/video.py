@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from delassus.errors import ConfigurationError, require, shown
 from delassus.model.check import check_flag, check_list, check_number, check_path, check_whole, written
 from delassus.model.kinematics import world_poses
 from delassus.pictures.rendering import OPENING, Renderer, camera_at
-from delassus.runtime.threads import allowed
 from delassus.simulate import Recording
 from delassus.spatial.rotations import Array
 
@@ -175,7 +175,7 @@ def _pictures(
 
 def _in_threads(make: Callable[[int], NDArray[np.uint8]], n: int) -> Iterator[NDArray[np.uint8]]:
     """Pictures 0 to n − 1, in this order; several are made at once, while another one is used."""
-    threads, coming = min(allowed(), AT_ONCE), deque[Future[NDArray[np.uint8]]]()
+    threads, coming = min(os.cpu_count() or 1, AT_ONCE), deque[Future[NDArray[np.uint8]]]()
     with ThreadPoolExecutor(threads, thread_name_prefix="delassus film") as pool:
         try:
             for k in range(n):

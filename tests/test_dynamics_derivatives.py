@@ -94,12 +94,12 @@ def check(tree, q, v, tau, constraints, **options):
 # -- differences ---------------------------------------------------------------------------------------------------
 
 
-def as_regular(m, candidates, q):
+def as_regular(m, candidates, q, **given):
     """As many of the constraints as stay well conditioned together, each with its rows if they come with the call."""
     kept, rows = [], []
     for c, K in candidates:
         more = [] if K is None else [K]
-        if is_regular(m.tree, [*kept, c], q, {"rows": [*rows, *more]}):
+        if is_regular(m.tree, [*kept, c], q, {"rows": [*rows, *more], **given}):
             kept.append(c)
             rows.extend(more)
     return kept, rows
@@ -128,8 +128,8 @@ def test_random_mechanisms(seed):
     q, v, tau, rest = everything(m)
     made, rows = some_constraints(m)
     rest_of = iter(rows)
-    kept, rows = as_regular(m, [(c, next(rest_of) if c.rows is None else None) for c in made], q)
     payloads = {str(m.rng.choice(m.names)): PAYLOAD}
+    kept, rows = as_regular(m, [(c, next(rest_of) if c.rows is None else None) for c in made], q, payloads=payloads)
     assert check(m.tree, q, v, tau, kept, rows=rows, payloads=payloads, **rest, **goals(m, kept))
 
 

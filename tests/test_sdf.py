@@ -316,6 +316,9 @@ def test_shapes_and_surfaces(tmp_path):
     seen = load_colliders(path, tree, visual=True)
     assert [x.rgba.tolist() for x in seen] == [[1, 0, 0, 0.5], [0.5, 0, pytest.approx(0.2), 0.75]]
     assert np.ptp(seen[1].shape.vertices, axis=0).tolist() == [2, 4, 0]
+    (tmp_path / "t.png").write_text("no picture")
+    with pytest.raises(ModelError, match=r"visual 1 of link 'a'.*expected a picture in file"):
+        load_colliders(path, tree, visual=True)
     on_ground = collision("<plane><normal>0 1 0</normal></plane>")
     text = sdf(link("g", "<pose>0 0 3 0 0 0</pose>" + on_ground) + joint("j", "fixed", "world", "g"))
     (plane,) = load_colliders(text, ds.load(text))

@@ -426,8 +426,8 @@ class Tendon(Constraint):
 
 def shifted(polynomial: Sequence[float], x: float) -> tuple[tuple[float, ...], float]:
     """Factors of powers of ``y`` from the first on, and the constant, of the polynomial at ``y + x``."""
-    moved = np.polynomial.Polynomial([0.0, *polynomial])(np.polynomial.Polynomial([x, 1.0]))
-    constant, *powers = (float(c) for c in np.asarray(getattr(moved, "coef")))  # noqa: B009
+    moved: Any = np.polynomial.Polynomial([0.0, *polynomial])(np.polynomial.Polynomial([x, 1.0]))
+    constant, *powers = map(float, moved.coef)
     return (*powers, *[0.0] * (len(polynomial) - len(powers))), constant
 
 

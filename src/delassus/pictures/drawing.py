@@ -201,8 +201,12 @@ class Drawing:
         scene, size = self._server.scene, self._size
         arrows = force_arrows(instant.points, instant.forces, self._weight, size)
         thick = {"shaft_radius": 0.004 * size, "head_radius": 0.01 * size, "head_length": 0.025 * size}
-        add: Any = lambda name: scene.add_arrows(name, arrows.astype(np.float32), FORCE_COLOUR, **thick)  # noqa: E731
-        self._again("contacts", add if "Contact forces" in layers and len(arrows) else None)
+        self._again(
+            "contacts",
+            (lambda name: scene.add_arrows(name, arrows.astype(np.float32), FORCE_COLOUR, **thick))
+            if "Contact forces" in layers and len(arrows)
+            else None,
+        )
         points = centres(self._scene.tree, poses) if "Centres of mass" in layers else np.zeros((0, 3))
         colours = np.array([*[CENTRE_COLOUR] * (len(points) - 1), WHOLE_COLOUR], np.uint8)
         look = {"point_size": 0.012 * size, "point_shape": "circle", "precision": "float32"}

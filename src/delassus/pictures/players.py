@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -180,7 +181,7 @@ def player_of(source: Recording | ReadyScene | Simulator) -> Live | Replay:
     )
 
 
-class Show:
+class Show(ABC):
     """Plays one or several in a thread, and shows each instant as a subclass does."""
 
     def __init__(self, players: Sequence[Live | Replay], playing: bool) -> None:
@@ -209,9 +210,9 @@ class Show:
         for player in self.players:
             self._todo.append(partial(player.seek, at))
 
+    @abstractmethod
     def _show(self, instants: Sequence[Instant]) -> None:
         """Show what there is now."""
-        raise NotImplementedError
 
     def _loop(self) -> None:
         last = time.perf_counter()

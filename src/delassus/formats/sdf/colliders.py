@@ -35,7 +35,9 @@ def colliders_of_sdf(
                     continue
                 name = _name(key, element, k, len(elements))
                 is_seen = kind == "visual"
-                looks = colour_of(element, model.path, folders, what) if is_seen else surface_of(element, what)
+                looks = (
+                    colour_of(element, model.path, folders, what, max_bytes) if is_seen else surface_of(element, what)
+                )
                 parts = coloured_parts(element, model.path, folders, what, max_bytes) if is_seen and not looks else []
                 shapes: list[tuple[Shape, Pose, dict[str, Any]]]
                 shapes = [(mesh, STILL, {} if rgba is None else {"rgba": rgba}) for mesh, rgba in parts]

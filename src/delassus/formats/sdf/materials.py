@@ -12,7 +12,7 @@ import numpy as np
 from delassus.errors import ModelError, shown
 from delassus.formats.sdf.frames import finite_numbers, flag_of, numbers_of, text_of
 from delassus.formats.sdf.models import folders_of
-from delassus.formats.urdf.meshes import find_mesh
+from delassus.formats.urdf.meshes import find_mesh, read_texture
 from delassus.spatial.rotations import Array
 
 PLACES = {
@@ -36,9 +36,6 @@ COLOURS = {
 }  # fmt: skip
 """Red, green and blue of materials that Gazebo's files name ``Gazebo/…``; of those with a texture about its mean."""
 
-MEAN_OF = 64
-"""Pixels along an edge of the copy of a texture that is averaged."""
-
 
 def surface_of(element: Element, what: str) -> dict[str, Any]:
     """Friction, torsional friction (m) and restitution that a collision says."""
@@ -56,8 +53,10 @@ def surface_of(element: Element, what: str) -> dict[str, Any]:
     return found
 
 
-def colour_of(element: Element, path: Path, folders: tuple[Path, ...], what: str) -> dict[str, Any]:
-    """``rgba`` of a visual, where its file says a colour; that of a texture is its mean, where Pillow reads it."""
+def colour_of(
+    element: Element, path: Path, folders: tuple[Path, ...], what: str, max_bytes: float
+) -> dict[str, Any]:  # fmt: skip
+    """``rgba`` of a visual, where its file says a colour; that of a texture is its mean."""
     material = element.find("material")
     if material is None:
         return {}
@@ -66,8 +65,9 @@ def colour_of(element: Element, path: Path, folders: tuple[Path, ...], what: str
         rgba = rgba if material.find(tag) is None else _rgba(text_of(material, tag), f"{what}, <{tag}>")
     script = material.find("script")
     rgba = rgba if rgba is not None or script is None else _named(text_of(script, "name"))
-    texture = _mean(text_of(material, "drake:diffuse_map") or _albedo(material), path, folders, what)
-    if texture is not None:
+    address = text_of(material, "drake:diffuse_map") or _albedo(material)
+    if address:
+        texture = read_texture(find_mesh(address, path, (*folders, *folders_of(path)), what), what, max_bytes)
         rgba = texture if rgba is None else texture * rgba
     if rgba is None:
         return {}
@@ -95,18 +95,3 @@ def _named(name: str) -> Array | None:
 def _albedo(material: Element) -> str:
     maps = (text_of(workflow, "albedo_map") for workflow in material.findall("pbr/*"))
     return next(filter(None, maps), "")
-
-
-def _mean(address: str, path: Path, folders: tuple[Path, ...], what: str) -> Array | None:
-    """Mean of an image; None without one, or where it cannot be read: it is for pictures alone."""
-    if not address:
-        return None
-    try:
-        from PIL import Image
-
-        with Image.open(find_mesh(address, path, (*folders, *folders_of(path)), what)) as image:
-            image.draft("RGB", (MEAN_OF, MEAN_OF))
-            small = np.asarray(image.convert("RGB").resize((MEAN_OF, MEAN_OF), Image.Resampling.BOX), dtype=float)
-    except Exception:  # whatever Pillow raises
-        return None
-    return np.array([*(small.reshape(-1, 3).mean(axis=0) / 255.0), 1.0])
